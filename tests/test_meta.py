@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, masking_utils
 from pipeline.plan import costs
 from pipeline.plan.shapes import Shape, shape_named
 from pipeline.training import attention
+from pipeline.training.attention import shared_arguments
 from pipeline.training.engine import EngineSettings, deepspeed_config, prepare
 from pipeline.training.model import TokenLogprobs
 
@@ -61,10 +62,12 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     torch._dynamo.reset()
 
 
-def model_on_meta(shape: Shape, launch: dict, monkeypatch: pytest.MonkeyPatch) -> torch.nn.Module:
+def model_on_meta(
+    shape: Shape, launch: dict, monkeypatch: pytest.MonkeyPatch, family: str = "llama"
+) -> torch.nn.Module:
     """The model as training prepares it on a GPU."""
     with torch.device("meta"):
-        config = AutoConfig.for_model("llama", **keys_of(shape), max_position_embeddings=TOKENS)
+        config = AutoConfig.for_model(family, **keys_of(shape), max_position_embeddings=TOKENS)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     with monkeypatch.context() as gpu:
         gpu.setattr(torch.cuda, "is_available", lambda: True)
@@ -112,6 +115,23 @@ def test_all_layers_and_any_number_of_documents_share_two_graphs_without_a_break
     model = model_on_meta(replace(SEVEN, layers=10), {"zero_stage": 1}, monkeypatch)
     for documents in (1, 2, 33):
         forward(model, documents).sum().backward()
+    assert len(compiled) == 2 and not counters["graph_break"]
+
+
+def test_rows_of_any_outputs_share_two_graphs_with_and_without_gradients(
+    compiled: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of RL at the shape of Qwen2.5-0.5B: other numbers of outputs and of keys compile nothing more."""
+    shape = replace(shape_named("Qwen2.5-0.5B"), layers=4)
+    model = model_on_meta(shape, {"zero_stage": 1}, monkeypatch, "qwen2")
+    tokens_BT = torch.zeros(4, 1024, dtype=torch.long, device="meta")
+    for outputs, keys in ((3, 5000), (8, 7321), (21, 4100)):
+        lengths_S, places_K = (torch.zeros(size, dtype=torch.long, device="meta") for size in (outputs, keys))
+        documents = shared_arguments(lengths_S, lengths_S, places_K, 1024)
+        arguments = {"position_ids": tokens_BT, "use_cache": False, **documents}
+        model.base_model(tokens_BT, **arguments).last_hidden_state.sum().backward()
+        with torch.no_grad():
+            model.base_model(tokens_BT, **arguments)
     assert len(compiled) == 2 and not counters["graph_break"]
 
 

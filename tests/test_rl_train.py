@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 import torch
 from given.rollouts import group_of, rollout
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pipeline.config.rl import RlSection, known_methods
 from pipeline.config.root import Config
 from pipeline.protocol.stage import InputError
 from pipeline.rl.methods import grpo
 from pipeline.rl.rollout import Group, Rollout
+from pipeline.rl.train import make_micro_batches, train_on, without_cut
 from pipeline.rl.watch import STALE, StaleSampler
 from tests.tiny_model import log_probs, save_tiny_model
 
@@ -65,6 +67,37 @@ def groups(
     return found
 
 
+class HostReads(TorchDispatchMode):
+    """Counts what a GPU would be waited for: values that the host reads."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        name = function.overloadpacket.__name__
+        masks = [tensor for tensor in (arguments[1] if name == "index" else ()) if tensor is not None]
+        reads = name in ("_local_scalar_dense", "nonzero") or any(mask.dtype == torch.bool for mask in masks)
+        self.count += reads
+        return function(*arguments, **(options or {}))
+
+
+@pytest.mark.parametrize("keys", [{}, {"kl_coefficient": 0.04}, {"method": "dpo"}])
+def test_host_reads_of_an_update_do_not_grow_with_its_micro_batches(
+    folder: Path, keys: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, counts, sizes = section(row_tokens=32, **keys), [], []
+    for questions in (2, 8):
+        learner = learner_of(folder, chosen, rows_at_once=1)
+        batch = groups(folder, MIXED * (questions // 2))
+        batches = make_micro_batches(batch, chosen, 1)
+        monkeypatch.setattr("pipeline.rl.train.make_micro_batches", lambda *_, batches=batches: batches)
+        with HostReads() as reads:
+            train_on(learner, batch, chosen, 2e-4)
+        counts.append(reads.count)
+        sizes.append(len(batches))
+        monkeypatch.undo()
+    assert sizes[1] >= 3 * sizes[0] and counts[0] == counts[1]
+
+
 MIXED = [[True, False, False, True], [False, True, True, False]]
 
 
@@ -77,7 +110,6 @@ def same(before: list[torch.Tensor], after: list[torch.Tensor]) -> bool:
 
 
 def train(learner: Any, batch: list[Group], chosen: RlSection) -> dict[str, Any]:
-    from pipeline.rl.train import train_on
 
     return train_on(learner, batch, chosen, chosen.learning_rate)
 
@@ -238,7 +270,6 @@ def test_an_output_that_the_grader_failed_on_trains_nothing(folder: Path, method
 
 @pytest.mark.parametrize("supervision", ["outcome", "process"])
 def test_outputs_that_were_cut_can_be_left_out_and_still_count_in_the_mean(supervision: str) -> None:
-    from pipeline.rl.train import make_micro_batches, without_cut
 
     whole = group_of(
         rollout(reward, [5, 6], finish_reason=reason, verdict="right", step_ends=[1], step_rewards=[reward])

@@ -32,7 +32,7 @@ def test_no_attention_across_documents_in_other_families_and_with_grouped_heads(
     # The same two documents, but the second one sees the first 10 tokens of the first, and no positions jump.
     seen = [*range(13), *range(10), *range(13, 30), *range(30, 43), *range(30, 40), *range(43, 60)]
     queries_S, keys_S = torch.tensor([13, 17] * 2), torch.tensor([13, 27] * 2)
-    shared = shared_arguments(queries_S, keys_S, torch.tensor(seen))
+    shared = shared_arguments(queries_S, keys_S, torch.tensor(seen), 27)
     positions_BT = torch.cat([torch.arange(13), torch.arange(10, 27)]).expand(2, -1)
     whole = torch.cat([tokens_BT[:, :10], tokens_BT[:, 13:]], 1)
     parts = [model(tokens_BT[:, :13], use_cache=False).logits, model(whole, use_cache=False).logits[:, 10:]]
@@ -52,7 +52,7 @@ def bottom_right(query, key, value, query_ends, key_ends, longest_query, longest
     """What torch's variable-length kernel computes, document by document and with an explicit mask."""
     assert options == {"window_size": (-1, 0), "scale": 0.3, "enable_gqa": True}
     lengths = query_ends.diff(), key_ends.diff()
-    assert (longest_query, longest_key) == tuple(int(length.max()) for length in lengths)
+    assert longest_query == longest_key == int(lengths[1].max())
     queries, keys, values = (
         tensor.repeat_interleave(query.shape[1] // tensor.shape[1], 1).split(length.tolist())
         for tensor, length in zip((query, key, value), (lengths[0], lengths[1], lengths[1]), strict=True)
@@ -68,7 +68,8 @@ def bottom_right(query, key, value, query_ends, key_ends, longest_query, longest
 def test_the_kernel_of_a_gpu_gets_the_documents_that_the_cpu_attends_to(monkeypatch):
     query, key, value = (torch.randn(1, heads, 9, 8, dtype=torch.double) for heads in (4, 2, 2))
     places = torch.tensor([0, 1, 2, 0, 1, 2, 3, 4, 5, 0, 1, 2, 6, 7, 8])
-    shared = shared_arguments(torch.tensor([3, 3, 2, 1]), torch.tensor([3, 6, 5, 1]), places)
+    shared = shared_arguments(torch.tensor([3, 3, 2, 1]), torch.tensor([3, 6, 5, 1]), places, 6)
+    shared.pop("attention_mask")
     expected = attend(torch.nn.Module(), query, key, value, None, 0.3, **shared)[0]
     monkeypatch.setattr(attention, "has_flash_kernel", lambda value: True)
     monkeypatch.setattr(attention, "varlen_attn", bottom_right)

@@ -20,6 +20,7 @@ from pipeline.training.engine import (
     FROZEN,
     build_engine,
     build_frozen,
+    compile_layers,
     prepare,
     settings_from,
     split_weights,
@@ -83,7 +84,6 @@ class Learner:
 def build_learner(section: RlSection, launch: dict[str, Any], parent: str) -> Learner:
     """Build the learner that the section's method needs, from the weights of `parent`."""
     method, settings = method_of(section), settings_from(section, launch)
-    launch = launch | {"compile": False}  # each batch of rows has another length: it would recompile
     split, place = split_weights(launch), launch.get("frozen", "whole")
     start_process_group()
     model = load_shared_model(parent, section.precision, split)
@@ -101,4 +101,6 @@ def build_learner(section: RlSection, launch: dict[str, Any], parent: str) -> Le
     elif method.reference(section):
         frozen = TokenLogprobs(load_shared_model(parent, section.precision, FROZEN[place]))
         reference = build_frozen(frozen, section.precision, place, engine.device)
+        if place == "whole":
+            compile_layers(frozen.model, launch)
     return Learner(engine, reference, critic, int(launch.get("micro_batch", 8)))

@@ -61,6 +61,8 @@ class Watched:
 
     def over_ranks(self) -> dict[str, float]:
         """Return the sums of all ranks."""
+        if not self.sums:
+            return {}
         names = sorted(self.sums)
         total = torch.stack([self.sums[name] for name in names])
         if dist.get_world_size() > 1:

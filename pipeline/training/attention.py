@@ -57,6 +57,8 @@ def shared_arguments(queries_S: Tensor, keys_S: Tensor, places_K: Tensor, longes
         "max_length_q": longest,
         "max_length_k": longest,
         "key_places": places_K,
+        # With four dimensions it is taken as it is: else transformers looks for documents, on the host.
+        "attention_mask": queries_S.new_empty(0, 0, 0, 0),
     }
 
 
