@@ -22,7 +22,6 @@ from workflow.graph import Graph
 PROFILE = yaml.safe_load((ROOT / "profiles/slurm/profile.yaml").read_text())
 RULES = {program.module: program.rule for program in PROGRAMS}
 RANKED = ("cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_model", "trajectory_model")
-RANKED += ("annotate_model",)
 
 
 # What Snakemake starts for a job, as seen on the test cluster.

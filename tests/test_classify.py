@@ -1,6 +1,5 @@
 """`dsm classify`: a classifier of a run judges other files as the loop judges its pages."""
 
-import json
 import os
 from functools import partial
 from pathlib import Path
@@ -10,11 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from killing import bytes_of, kill_at_call
-from test_corpus import MATH, iterate, lists_of, make_pool, run
-from test_corpus_second_stage import embeddings  # noqa: F401
+from test_corpus import MATH, iterate, make_pool
 from test_crawl_texts import write
 
-from pipeline import release
 from pipeline.corpus import classify
 from pipeline.data.rows import read_rows
 from pipeline.data.shards import read_documents, read_table
@@ -65,32 +62,6 @@ def test_scores_and_kept_rows_are_those_of_the_corpus_stage(tmp_path: Path, trai
     alone = tmp_path / "alone"
     classify.main(words(trained, alone, tmp_path / "texts"))
     assert bytes_of(alone) == bytes_of(output)
-
-
-def test_the_second_stage_counts_as_in_the_corpus_stage(
-    tmp_path: Path,
-    embeddings: Path,  # noqa: F811
-) -> None:
-    pool = make_pool(tmp_path)
-    keys: dict[str, Any] = {"second_stage": {"enabled": True, "reach": 0.0}}
-    lists = lists_of(tmp_path)
-    trained = run(tmp_path, "train", 1, {"pool": pool, "embeddings": embeddings} | lists, **keys)
-    inputs = {"train": trained, "shard": pool / "pool/0000.jsonl.zst", "embeddings": embeddings}
-    scored = run(tmp_path, "score", 1, inputs, **keys)
-    run(tmp_path, "select", 1, {"train": trained, "score": scored, "pool": pool} | lists, **keys)
-    iteration = tmp_path / "results/iteration-1"
-    scores, kept = corpus_of(iteration)
-    path = write(tmp_path / "a.parquet", rows_of(pool))
-    classify.main(words(iteration, tmp_path / "out", path))
-    assert json.loads((tmp_path / "out/classify.json").read_text())["second_stage"]["reach"] == 0.0
-    assert read_table(tmp_path / "out/scores/a.parquet.parquet")["score"].to_pylist() == scores
-    assert set(read_table(tmp_path / "out/kept/a.parquet")["id"].to_pylist()) == kept
-    release.main([str(iteration), "--to", str(tmp_path / "exported")])
-    assert (
-        json.loads((tmp_path / "exported/cut.json").read_text())["second_stage"]["embeddings"] == "embeddings"
-    )
-    classify.main(words(tmp_path / "exported", tmp_path / "again", path))
-    assert bytes_of(tmp_path / "again") == bytes_of(tmp_path / "out")
 
 
 def test_a_command_that_is_killed_goes_on_and_ends_with_the_same_bytes(tmp_path: Path, trained: Path) -> None:

@@ -5,35 +5,35 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from given.instances import Given, open_stage
+from given.instances import Given, graph_of, open_stage
 from given.lines import write_lines
 from test_corpus import pool  # noqa: F401  (a fixture)
 
-from pipeline.config.corpus import CorpusSection, SecondStage
+from pipeline.config.corpus import CorpusSection
 from pipeline.corpus import training_set
 from pipeline.corpus.convergence import KEPT
+from pipeline.corpus.normalise import normalise
 from pipeline.corpus.train import look_up_lists
 from pipeline.corpus.training_set import (
-    PURPOSE,
-    TRAINING,
     LabelledPage,
     Wanted,
     example_texts,
-    graded_pages,
+    like_a_page,
     pages_of_pool,
 )
 from pipeline.corpus.url_lists import Survivors
 from pipeline.crawl.filter import DUPLICATES
 from pipeline.data.shards import DocumentWriter, read_documents, tables, write_table
+from pipeline.protocol.errors import InputError
 from pipeline.protocol.stage import Stage
 
-CONFIG = CorpusSection(positives=20, negatives=12, second_stage=SecondStage(enabled=True))
+CONFIG = CorpusSection(positives=20, negatives=12)
 INSTANCE = "iteration-2/train"
 
 
 @pytest.fixture
 def inputs(tmp_path: Path, pool: Path) -> Given:  # noqa: F811
-    """Seed pages, of which one is named by a copy's URL, texts, grades, and a selection whose pages are no
+    """Seed pages, of which one is named by a copy's URL, texts, and a selection whose pages are no
     negatives. The negatives are a sample of the pool.
     """
     copies = {  # of two rows for one page the first by URL counts
@@ -55,25 +55,21 @@ def inputs(tmp_path: Path, pool: Path) -> Given:  # noqa: F811
     seed = [f"https://seed.example/p/{number}" for number in range(0, 20, 2)]
     (previous / "seed_urls.txt").write_text("\n".join([*seed, "https://copy.example/1"]))
     (previous / "not_math_urls.txt").write_text("https://news.example/q/71\n")
-    rows = {
-        "texts": [{"text": "Let G be a group.", "url": "https://news.example/q/73"}, {"text": "A lemma."}],
-        "grades": [{"url": f"https://other.example/q/{number}", "grade": number} for number in range(21, 35)],
+    rows = [{"text": "Let G be a group.", "url": "https://news.example/q/73"}, {"text": "A lemma."}]
+    return {
+        "pool": pool,
+        "previous": previous,
+        "seed_texts": write_lines(tmp_path / "texts.jsonl", rows),
     }
-    texts, grades = (write_lines(tmp_path / f"{name}.jsonl", some) for name, some in rows.items())
-    given = {"pool": pool, "previous": previous, "seed_texts": texts}
-    return given | {"grades": grades}
 
 
-def learnt(stage: Stage[CorpusSection]) -> dict[str, list[LabelledPage]]:
-    """The pages for each purpose, as `train` gets them, with their texts."""
+def learnt(stage: Stage[CorpusSection]) -> list[LabelledPage]:
+    """The pages as `train` gets them, with their texts."""
     survivors, _ = look_up_lists(stage)
     texts = example_texts(stage.inputs, stage.config)
-    asked = training_set.wanted_pages(stage, survivors, texts, stage.partial)
-    found = {
-        TRAINING: training_set.training_pages(stage, asked, texts),
-        PURPOSE: graded_pages(stage),
-    }
-    return {name: [replace(page, content=page.text) for page in pages] for name, pages in found.items()}
+    wanted = training_set.wanted_pages(stage, survivors, texts, stage.partial)
+    pages = training_set.training_pages(stage, wanted, texts)
+    return [replace(page, content=page.text) for page in pages]
 
 
 @pytest.mark.slow
@@ -83,11 +79,10 @@ def test_pages_are_chosen_by_lists_copies_and_hashes_whatever_shards_and_threads
     inputs: Given,
 ) -> None:
     one = learnt(open_stage(tmp_path / "one", CONFIG, inputs, INSTANCE))
-    urls = [page.url for page in one[TRAINING]]
-    assert sum(page.math for page in one[TRAINING]) == 13 and len(set(urls)) == len(urls) == 25
+    urls = [page.url for page in one]
+    assert sum(page.math for page in one) == 13 and len(set(urls)) == len(urls) == 25
     assert "https://seed.example/q/11" in urls, "which a copy of it names"
     assert "https://news.example/p/40" not in urls, "which the selection keeps"
-    assert len(one[PURPOSE]) == 7
     pages = list(read_documents(pool / "pool/0000.jsonl.zst"))
     for number, some in enumerate((pages[:30], pages[30:])):
         with DocumentWriter(pool / f"pool/{number:04d}.jsonl.zst") as writer:
@@ -98,15 +93,15 @@ def test_pages_are_chosen_by_lists_copies_and_hashes_whatever_shards_and_threads
 
 @pytest.mark.slow
 def test_pages_that_opted_out_teach_in_no_way(tmp_path: Path, inputs: Given) -> None:
-    names = ("seed.example/q", "other.example/q/21", "news.example/q/73", "a.org")
-    (tmp_path / "opt_out").write_text("\n".join(names[:3]))
+    names = ("seed.example/q", "news.example/q/73", "a.org")
+    (tmp_path / "opt_out").write_text("\n".join(names[:2]))
     (tmp_path / "blocked").write_text("a.org\n")
-    more = write_lines(tmp_path / "more.jsonl", [{"text": "A ring.", "url": "https://a.org/1", "grade": 50}])
-    texts = {name: [inputs[name], more] for name in ("seed_texts", "grades")}
+    more = write_lines(tmp_path / "more.jsonl", [{"text": "A ring.", "url": "https://a.org/1"}])
+    texts = {"seed_texts": [inputs["seed_texts"], more]}
 
     def taught(name: str, **lists: Path) -> set[str]:
-        found = learnt(open_stage(tmp_path / name, CONFIG, {**inputs, **texts, **lists}, INSTANCE))
-        urls = {page.url.removeprefix("https://") for part in (TRAINING, PURPOSE) for page in found[part]}
+        pages = learnt(open_stage(tmp_path / name, CONFIG, {**inputs, **texts, **lists}, INSTANCE))
+        urls = {page.url.removeprefix("https://") for page in pages}
         return {name for name in names if any(url.startswith(name) for url in urls)}
 
     assert taught("all") == set(names)
@@ -114,15 +109,13 @@ def test_pages_that_opted_out_teach_in_no_way(tmp_path: Path, inputs: Given) -> 
 
 
 def test_texts_without_urls_are_the_same_wherever_their_files_lie(tmp_path: Path) -> None:
-    rows = [{"text": f"lemma {number}", "grade": number} for number in range(30)]
+    rows = [{"text": f"lemma {number}"} for number in range(30)]
     found = []
     for folder in map(Path, ("one", "two/three")):
         (tmp_path / folder).mkdir(parents=True)
         files = [write_lines(tmp_path / folder / f"{folder.name}{n}.jsonl", rows[n:]) for n in range(2)]
-        inputs = {"seed_texts": files, "grades": files}
-        stage = open_stage(tmp_path / folder / "work", CONFIG, inputs)
-        found.append([example_texts(stage.inputs, CONFIG), graded_pages(stage)])
-    assert found[0] == found[1] and {page.host for page in found[0][0]} == {"seed_texts-0", "seed_texts-1"}
+        found.append(example_texts({"seed_texts": list(map(str, files))}, CONFIG))
+    assert found[0] == found[1] and {page.host for page in found[0]} == {"seed_texts-0", "seed_texts-1"}
 
 
 def test_a_listed_url_means_the_same_page_however_the_duplicates_are_cut(tmp_path: Path) -> None:
@@ -154,12 +147,45 @@ def test_a_sample_of_the_pool_is_the_same_where_only_pages_with_a_low_hash_are_r
     tmp_path: Path,
     pool: Path,  # noqa: F811
 ) -> None:
-    asked = Wanted({"seed.example/p/0", "other.example/q/21"}, set(), everything=True, most=(5, 500))
-    stage = open_stage(tmp_path / "sample", CONFIG, {"pool": pool}, INSTANCE)
-    whole, part = (pages_of_pool(stage, f"{below}", replace(asked, below=below)) for below in (1.0, 0.3))
+    wanted = Wanted({"seed.example/p/0", "other.example/q/21"}, set(), (5, 500), everything=True)
+    stages = [open_stage(tmp_path / name, CONFIG, {"pool": pool}, INSTANCE) for name in ("whole", "part")]
+    samples = zip(stages, (1.0, 0.3), strict=True)
+    whole, part = (pages_of_pool(stage, replace(wanted, below=below)) for stage, below in samples)
     assert [(page.url, page.text, page.math) for page in whole] == [
         (page.url, page.text, page.math) for page in part
     ]
     assert sum(page.math for page in whole) == 2 and len(whole) == 7 and len(whole[0].text.split()) == 60
-    read = [(stage.work / "texts" / below / "0000.jsonl.zst").stat().st_size for below in ("1.0", "0.3")]
+    read = [(stage.work / "texts/0000.jsonl.zst").stat().st_size for stage in stages]
     assert read[1] < read[0] / 2
+
+
+def test_texts_of_another_extractor_look_like_pages_and_as_many_as_wanted_are_drawn(tmp_path: Path) -> None:
+    page = "Let $x$ be a root.\n\n$$x^2 + 1 = 0$$\n\nThen"
+    for other in (
+        r"Let \(x\) be a root. \[x^2 + 1 = 0\] Then",
+        r"Let $x$ be a root. \begin{equation}x^2 + 1 = 0\end{equation} Then",
+    ):
+        assert [
+            word for word in like_a_page(other).split() if word not in ("\\begin", "\\end", "equation")
+        ] == (normalise(page).split())
+    rows = [{"text": f"lemma {number}", "url": f"https://h{number}.example/"} for number in range(50)]
+    inputs = {"seed_texts": [str(write_lines(tmp_path / "seed.jsonl", [*rows, {"text": "no url"}]))]}
+    few, all_ = (example_texts(inputs, CorpusSection(positives=count)) for count in (20, 99))
+    assert len(few) == 20 and len(all_) == 51 and {page.url for page in few} < {page.url for page in all_}
+    assert all(page.math for page in few)
+    (one, *_) = example_texts({"background_texts": inputs["seed_texts"]}, CorpusSection())
+    assert not one.math
+    (tmp_path / "bad.jsonl").write_text('{"body": "no text"}\n')
+    with pytest.raises(InputError, match="bad.jsonl: line 1: corpus.background_texts needs rows with `text`"):
+        example_texts({"background_texts": [str(tmp_path / "bad.jsonl")]}, CorpusSection())
+
+
+def test_the_graph_gives_texts_to_training_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.warc.gz").write_bytes(b"")
+    (tmp_path / "seed.jsonl").write_text('{"text": "lemma"}\n')
+    keys = {"seed_texts": [str(tmp_path / "seed.jsonl"), "hub:open-web-math/open-web-math:train"], "seed": 7}
+    sections = {"crawl": {"warc": [str(tmp_path / "a.warc.gz")]}, "corpus": keys | {"iterations": 1}}
+    graph = graph_of(**sections)
+    given = [source for key, source in graph.nodes["corpus/iteration-1/train"].inputs if key == "seed_texts"]
+    assert given == keys["seed_texts"] and graph.nodes["corpus/iteration-1/train"].section["seed"] == 7
+    assert "seed_texts" not in dict(graph.nodes["corpus/iteration-1/select"].inputs)

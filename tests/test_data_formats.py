@@ -19,7 +19,6 @@ import yaml
 import zstandard
 from conftest import ROOT, WEAK
 from crawl_warcs import html, record, write_warc
-from datatrove.data import Document
 
 from pipeline import problems
 from pipeline.config.corpus import CorpusSection
@@ -28,7 +27,7 @@ from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, validated
 from pipeline.config.tokens import MixtureNode
 from pipeline.corpus.candidates import add_blocked
-from pipeline.corpus.training_set import example_texts, graded_pages
+from pipeline.corpus.training_set import example_texts
 from pipeline.corpus.url_lists import Survivors
 from pipeline.crawl import extract, filter
 from pipeline.crawl.annotations import add_annotations, add_prefixes, covered
@@ -37,7 +36,7 @@ from pipeline.crawl.opted_out import read_urls
 from pipeline.crawl.sources import expand
 from pipeline.data.database import database
 from pipeline.data.rows import read_rows
-from pipeline.data.shards import DocumentWriter, read_documents, write_table
+from pipeline.data.shards import read_documents, write_table
 from pipeline.decontaminate import pages
 from pipeline.evaluate import grade, sandbox
 from pipeline.evaluate import score as score_outputs
@@ -46,7 +45,6 @@ from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layo
 from pipeline.grader.answers import compare
 from pipeline.problems import solve
 from pipeline.protocol.overlays import DEFAULTS, read_config
-from pipeline.protocol.stage import Stage
 from pipeline.report.collect import Run
 from pipeline.report.truth import pages_by_scope
 from pipeline.tokens.texts import read_texts
@@ -213,19 +211,6 @@ def test_seeds_of_texts_and_blocklists(example: Any, tmp_path: Path) -> None:
         joins.execute("CREATE TABLE pages AS SELECT 1 AS id, 'https://www.casino.example/a' AS url")
         add_blocked(joins, [example("blocklist.txt")])
         assert joins.execute("SELECT id FROM blocked").fetchall() == [(1,)]
-
-
-def test_grades(example: Any, tmp_path: Path) -> None:
-    with DocumentWriter(tmp_path / "pool/0000.jsonl.zst") as writer:
-        metadata = {"url": "https://example.org/about", "host": "example.org"}
-        writer.write(Document("About us", "w:0", [], metadata))
-    inputs = {"pool": [str(tmp_path)], "grades": [str(example("grades.jsonl"))]}
-    places = tmp_path / "work", tmp_path / "out", tmp_path / "manifest.json"
-    found = graded_pages(Stage("corpus", "x", CorpusSection(), "", inputs, *places, {}))
-    assert [(page.url, page.grade) for page in found] == [
-        ("https://example.org/groups", 1),
-        ("https://example.org/about", -1),
-    ]
 
 
 def verdicts(path: Path, url: str) -> list[tuple[str, str]]:

@@ -17,7 +17,6 @@ from pipeline.start import command, with_threads
 
 PROFILES = ROOT / "profiles"
 GPU_RULES = ("cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_model", "trajectory_model")
-GPU_RULES += ("annotate_model",)
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 NOTHING_MISSING = (
     "Machine = object\n"

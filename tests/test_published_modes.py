@@ -5,14 +5,11 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from tiny_model import save_tiny_model
 from transformers import AutoTokenizer
 
-from pipeline.corpus import second_stage
-from pipeline.corpus.features import Features
 from pipeline.reward.model import RewardModel, load_trunk, save_reward_model
 from pipeline.training.model import load_model, save_weights
 
@@ -28,13 +25,6 @@ def _reward_model(start: Path, folder: Path) -> None:
     save_reward_model(folder, model, model.state_dict(), AutoTokenizer.from_pretrained(start), {})
 
 
-def _second_stage(start: Path, folder: Path) -> None:
-    none = np.zeros(0, np.float32)
-    features = Features(["sum"], np.zeros(1, np.int64), none, (none, none), None)
-    ridge = second_stage.Ridge(features, np.ones(1, np.float32), 0.0)
-    second_stage.save(folder / second_stage.FILE, ridge, second_stage.Blend(0.0, 1.0, 0.0))
-
-
 @pytest.fixture(params=[0o022, 0o027, 0o002], ids=oct)
 def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     before = os.umask(request.param)
@@ -42,7 +32,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     os.umask(before)
 
 
-@pytest.mark.parametrize("write", [_language_model, _reward_model, _second_stage])
+@pytest.mark.parametrize("write", [_language_model, _reward_model])
 def test_modes_of_published_weights_follow_the_umask(
     write: Callable[[Path, Path], None], umask: int, tmp_path: Path
 ) -> None:

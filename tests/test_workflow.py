@@ -159,7 +159,7 @@ def test_an_edit_of_the_grader_draws_no_new_samples(finished: Checkout, tmp_path
 
 def test_a_dry_run_in_a_fresh_checkout_shows_every_stage(tmp_path: Path) -> None:
     plan = planned(copy_checkout(tmp_path))
-    assert of_stage(plan) == set(NAMES) - {"annotate", "problems", "trajectory"} and len(plan) == 34
+    assert of_stage(plan) == set(NAMES) - {"problems", "trajectory"} and len(plan) == 34
 
 
 def test_snakemake_finds_nothing_to_complain_about() -> None:

@@ -48,8 +48,7 @@ def _iteration(graph: Instances, iteration: int, section: Any, lists: Inputs) ->
         before.append(("new_round", rounds[iteration - 1][1]))
     trained, pool = ("train", Result(f"{here}/train")), ("pool", Result("crawl/dedup"))
     taught = [pair for pair in lists if pair[0] != "annotations"]
-    model, grades = (_second_stage(graph, section, name) for name in ("embeddings", "grades"))
-    inputs = [pool, *taught, *before, *model, *grades]
+    inputs = [pool, *taught, *before]
     if section.tokenizer:
         inputs.append(("tokenizer", graph.model_source(section.tokenizer, "corpus.tokenizer")))
     shards = pool_shards(graph)
@@ -60,20 +59,13 @@ def _iteration(graph: Instances, iteration: int, section: Any, lists: Inputs) ->
     for shard in shards:
         name = f"score-{shard:04d}"
         given = ("shard", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst"))
-        inputs = [trained, given, *before, *model]
+        inputs = [trained, given, *before]
         inputs += [("previous_score", Result(f"{last}/{name}"))] if iteration > 1 else []
         graph.add(f"{here}/{name}", "pipeline.corpus.score", section, inputs)
     lists = [pair for pair in lists if pair[0] not in LISTS[:2]]
     scores: Inputs = [("score", Result(f"{here}/score-{shard:04d}")) for shard in shards]
     inputs = [trained, pool, *scores, *lists, *before]
     graph.add(f"{here}/select", "pipeline.corpus.select", section, inputs)
-
-
-def _second_stage(graph: Instances, section: Any, name: str) -> Inputs:
-    """Give the files of a key of the second stage; none while it is off."""
-    stage = section.second_stage
-    named = getattr(stage, name) if stage.enabled else None
-    return graph.inputs(name, named, f"corpus.second_stage.{name}")
 
 
 def add_decontamination(graph: Instances) -> None:

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pipeline.annotate import read_template
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.sft import SftSection
 from pipeline.data.rows import read_rows, renamed
@@ -66,8 +65,6 @@ def _reader(graph: Graph, node: Instance, role: str) -> tuple[str, Reader | None
     if (node.stage, kind) == ("sft", "data"):
         section = SftSection(**node.section)
         return f"models.{node.instance}.data", lambda source: _examples(source, section)
-    if (node.stage, kind) == ("annotate", "prompt"):
-        return "annotate.prompt", lambda source: [read_template(Path(source))]
     if kind in ("reward", "filter"):
         key, names = "crawl.filters", graph.config.sections["crawl"].filters
         if kind == "reward":

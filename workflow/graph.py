@@ -68,14 +68,6 @@ def _add_problems(graph: Instances) -> None:
     graph.add("problems", "pipeline.problems", section, inputs, own, benchmarks=kept_out)
 
 
-def _add_annotate(graph: Instances) -> None:
-    section = graph.config.sections["annotate"]
-    if section.model and "crawl/dedup" in graph.nodes:
-        inputs = [("pool", Result("crawl/dedup")), *graph.inputs("prompt", section.prompt, "annotate.prompt")]
-        inputs.append(("model", graph.model_source(section.model, "annotate.model")))
-        graph.add("annotate", "pipeline.annotate", section, inputs, ("model", "prompt"))
-
-
 def _is_part(source: str | list[str]) -> bool:
     """Whether a benchmark's questions are a part of the run's own word problems."""
     return any(name.startswith("problems:") for name in ([source] if isinstance(source, str) else source))
@@ -96,7 +88,6 @@ BUILDERS = (
     _add_miniweb,
     _add_problems,
     add_crawl,
-    _add_annotate,
     add_corpus,
     add_decontamination,
     add_tokens,

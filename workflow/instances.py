@@ -17,7 +17,6 @@ MINIWEB = "miniweb:"  # before the name of a generated file
 OWN = {
     MINIWEB: "miniweb.enabled",
     "problems:": "problems.source",
-    "annotate:": "annotate.model",
 }  # prefixes of a stage's files, and its key
 REMOTE = ("hub:", "http://", "https://", "s3://")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")

@@ -253,7 +253,7 @@ def _memory(node: Instance, trained: tuple[int, str], on_gpu: bool, machine: Mac
 
 def _programs(graph: Graph, nodes: list[Instance], machine: Machine) -> Iterator[str]:
     """Programs of the system that stages start, and the namespaces of the sandbox."""
-    sampling = any(node.stage in ("annotate", "rl", "reward", *EVALUATED) for node in nodes)
+    sampling = any(node.stage in ("rl", "reward", *EVALUATED) for node in nodes)
     if sampling and not machine.lists_cores:
         yield "lscpu: not found; vLLM asks it for the cores of this machine: install util-linux"
     asked = [node for node in nodes if node.stage in ("rl", *EVALUATED)]

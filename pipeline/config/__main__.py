@@ -23,7 +23,7 @@ HEADER = """\
 # Every key of the configuration: what it means, its unit, the paper's value and section (arXiv 2402.03300).
 # Without a paper's value the paper is silent and the value is ours. Written from pipeline/config/*.py by
 # `python -m pipeline.config`: change it there. Overlays hold only what differs. A model's node may override
-# any key of its stage's section. Nodes of models, annotate, corpus, cpt, sft, reward, rl, evaluate and
+# any key of its stage's section. Nodes of models, corpus, cpt, sft, reward, rl, evaluate and
 # trajectory may hold `launch`: keys of that section that differ for them, as in `cpt: {launch: {ranks: 8}}`.
 """
 NODES = """

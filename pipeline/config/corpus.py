@@ -8,29 +8,10 @@ from pipeline.config.section import LARGEST_SEED, Section, key
 
 CLASSIFIER = (
     *("dimension", "learning_rate", "word_ngrams", "min_count", "epochs", "buckets", "subwords"),
-    *("positives", "negatives", "folds", "second_stage", "seed"),
+    *("positives", "negatives", "folds", "seed"),
 )
 Count = Annotated[int, Field(ge=1)] | Literal["auto"]
 Rate = Annotated[float, Field(gt=0)] | Literal["auto"]
-
-
-class SecondStage(Section):
-    """A second, slower classifier of the pages that fastText ranks high (ours)."""
-
-    files: ClassVar[tuple[str, ...]] = ("embeddings", "grades")
-
-    enabled: bool = key(False, "judge the best pages again; the paper has fastText alone", paper="no (2.1)")
-    reach: float = key(-2.0, "least log-odds by fastText of a page that is judged again")
-    embeddings: str | None = key(
-        None,
-        "folder of a model of static embeddings (model2vec, sentence-transformers), or hub:<id>; null: words"
-        " and pairs of words alone",
-    )
-    grades: str | list[str] | None = key(
-        None,
-        "what this classifier learns instead of the training pages: annotate:grades.jsonl, files of rows with"
-        " a number as `grade`, and a `text` or the `url` of a page of the pool, or hub:<id>:<split>",
-    )
 
 
 class CorpusSection(Section):
@@ -38,7 +19,7 @@ class CorpusSection(Section):
 
     programs: ClassVar[dict[str, tuple[str, ...]]] = {  # inputs name the files
         "train": (*CLASSIFIER, "reviewed"),
-        "score": ("second_stage",),
+        "score": (),
         "select": ("cut", "budget_tokens", "threshold", "domain_share", "reviewed", "converged"),
         "formulas": (),
     }
@@ -104,9 +85,6 @@ class CorpusSection(Section):
         2,
         "parts of the cross-validation on unseen hosts, each costs a training; 0: none, else at least 2",
         ge=0,
-    )
-    second_stage: SecondStage = key(
-        SecondStage(), "a second classifier of the pages that fastText ranks high"
     )
     cut: Literal["tokens", "score"] = key(
         "tokens",

@@ -27,7 +27,7 @@ SECTIONS: dict[str, type[Section]] = {stage.name: stage.section for stage in STA
     "launch": LaunchSection,
 }
 # Stages that may have a launch of their own: those that use GPUs, and one whose joins many jobs share.
-LAUNCHED = (*MODEL_STAGES, "annotate", "evaluate", "trajectory", "corpus")
+LAUNCHED = (*MODEL_STAGES, "evaluate", "trajectory", "corpus")
 BENCHMARKS = Path(__file__).resolve().parents[2] / "configs/benchmarks"
 # The keys of a node that name another model, and the stages that this may be of.
 ROLES = {

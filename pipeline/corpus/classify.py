@@ -164,7 +164,6 @@ def classify(given: argparse.Namespace) -> str:
     """Classify all files; returns what to say of it. Raises InputError."""
     files, classifier = files_in(given.input), open_trained(given.classifier)
     about = {"classifier": classifier.sha256, "threshold": classifier.threshold, "column": given.text}
-    about |= {"second_stage": classifier.second} if classifier.second else {}
     check_writable(given.output)
     with held(given.output):
         notes = given.output / NOTES

@@ -1,9 +1,8 @@
 """Give a run's classifier to others: `dsm export results/<run>/corpus/iteration-2 --to FOLDER`.
 
-FOLDER gets `classifier.bin`, which plain fastText loads, the second stage and its embeddings where there is
-one, `normalise.py`, which makes of a text what the model reads and needs nothing of this project, `cut.json`,
-and README.md: training data, settings, seeds, measures on unseen hosts with their curve, and the cut.
-`dsm classify` takes the folder as it takes the iteration's.
+FOLDER gets `classifier.bin`, which plain fastText loads, `normalise.py`, which makes of a text what the model
+reads and needs nothing of this project, `cut.json`, and README.md: training data, settings, seeds, measures
+on unseen hosts with their curve, and the cut. `dsm classify` takes the folder as it takes the iteration's.
 """
 
 import inspect
@@ -14,7 +13,6 @@ from jinja2 import Environment, StrictUndefined
 
 from pipeline.corpus import normalise
 from pipeline.corpus.convergence import read_notes
-from pipeline.corpus.second_stage import FILE
 from pipeline.corpus.trained import CUT, cut_of, folder_of, open_trained
 from pipeline.data.rows import HUB
 from pipeline.formulas.delimiters import FORMULA
@@ -23,8 +21,7 @@ from pipeline.protocol.identity import read_manifest
 from pipeline.protocol.manifest import write_json
 from pipeline.protocol.store import put_in_place
 
-TAUGHT = ("seed_texts", "background_texts", "seed_urls", "background_urls", "annotations", "grades")
-EMBEDDINGS = "embeddings"
+TAUGHT = ("seed_texts", "background_texts", "seed_urls", "background_urls", "annotations")
 POINTS = 5  # of the curve, between each two rows of its table
 IMPORT = "from pipeline.formulas.delimiters import FORMULA\n"
 TEMPLATE = Path(__file__).with_name("card.md.j2")
@@ -69,7 +66,6 @@ def card_of(classifier: Path, name: str, licence: str | None) -> str:
         notes=notes,
         sources=_sources(train),
         cut=cut_of(classifier),
-        file=FILE,
         points=[*curve[:-1:POINTS], *curve[-1:]],
     )
 
@@ -85,17 +81,9 @@ def export_classifier(classifier: Path, target: Path, licence: str | None) -> st
     partial = target.absolute().with_name(f".{target.absolute().name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    for name in ("classifier.bin", "train.json", *([FILE] if cut["second_stage"] else [])):
+    for name in ("classifier.bin", "train.json"):
         shutil.copyfile(folder / name, partial / name)
-    source = cut["second_stage"] and cut["second_stage"]["embeddings"]
-    if source and not source.startswith(HUB):
-        files = [path for end in ("*.safetensors", "*.json") for path in sorted(Path(source).rglob(end))]
-        for path in files:
-            place = partial / EMBEDDINGS / path.relative_to(source)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, place)
-        cut["second_stage"][EMBEDDINGS] = EMBEDDINGS
-    write_json(partial / CUT, cut)
+    write_json(partial / CUT, {"threshold": cut})
     (partial / "normalise.py").write_text(normaliser())
     (partial / "README.md").write_text(card_of(classifier, target.absolute().name, licence))
     put_in_place(partial, target.absolute())

@@ -1,8 +1,7 @@
 """Score a shard of the pool (paper section 2.1, step 2): every page gets its log-odds of being mathematical.
 
-With `corpus.second_stage` the best pages are judged again. No page is dropped here. `tie`, a hash of the
-page's id, orders pages of equal score the same way in every run; `key`, the normalised URL, tells its
-domains.
+No page is dropped here. `tie`, a hash of the page's id, orders pages of equal score the same way in every
+run; `key`, the normalised URL, tells its domain.
 """
 
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import PageScorer, load
 from pipeline.corpus.convergence import converged_before, pass_through, read_notes
 from pipeline.corpus.normalise import normalise
-from pipeline.corpus.second_stage import TwoStages, embeddings_of, load_second, with_stages
 from pipeline.corpus.tokens import Ratio
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.rows import batched
@@ -31,27 +29,24 @@ SCORES = table_schema(id=str, url=str, host=str, shard=str, score=float, tie=pa.
 
 
 def score_pages(
-    documents: list[Document], shard: str, scorer: PageScorer | TwoStages, ratio: Ratio | None
+    documents: list[Document], shard: str, scorer: PageScorer, ratio: Ratio | None
 ) -> list[dict[str, Any]]:
-    """Return one row a page of a shard. Without a measured `ratio` the number of words stands for the tokens.
-    Columns that a table lacks are left out when it is written.
+    """Return one row a page of a shard. Without a measured `ratio` the number of words stands for the
+    tokens.
     """
     rows = []
     for document in documents:
         text, url = normalise(document.text), document.metadata["url"]
         words = text.count(" ") + 1 if text else 0
-        score = scorer(text)
-        both, first = score if isinstance(score, tuple) else (score, None)
         row = {
             "id": document.id,
             "url": url,
             "host": document.metadata["host"],
             "shard": shard,
-            "score": both,
+            "score": scorer(text),
             "tie": int.from_bytes(blake2b(document.id.encode(), digest_size=8).digest(), "big"),
             "tokens": words if ratio is None else ratio(document.text),
             "key": normalise_url(url),
-            "first": first,
         }
         rows.append(row)
     return rows
@@ -63,9 +58,6 @@ def run(stage: Stage[CorpusSection]) -> Counts:
         pass_through(stage.input("previous_score"), stage.partial, ["scores.parquet"])
         return {"converged": 1}
     scorer = PageScorer(load(stage.input("train")))
-    if stage.config.second_stage.enabled:
-        embeddings = embeddings_of(stage.inputs)
-        scorer = load_second(stage.input("train"), scorer, stage.config.second_stage, embeddings)
     measured = read_notes(stage.input("train") / "train.json").get("tokens")
     shard, ratio = stage.input("shard"), Ratio(**measured) if measured else None
     by_part = partial(score_pages, shard=shard.name, scorer=scorer, ratio=ratio)
@@ -77,7 +69,7 @@ def run(stage: Stage[CorpusSection]) -> Counts:
             bar.update(len(part))
 
     with Progress(f"corpus {stage.instance}", None, unit="page") as bar:
-        count = write_table(stage.partial / "scores.parquet", rows(), with_stages(SCORES, stage.config))
+        count = write_table(stage.partial / "scores.parquet", rows(), SCORES)
     stage.counter("fasttext.scored_pages", count)
     return {"pages": count}
 

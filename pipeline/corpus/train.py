@@ -2,48 +2,31 @@
 
 Inputs: `pool`, `seed_texts`, `background_texts`, `seed_urls` (of the first iteration), `background_urls`,
 `previous` (its grown lists), `tokenizer` (a folder or hub id, to measure how many tokens a page has),
-`embeddings` and `grades` (of the second stage), `opt_out` and `blocklists` (of pages that never teach); where
-a round of review is new, `new_round`, its file, `annotations` (all rounds so far), `previous_score` (all
-shards). `training_set.py` chooses the pages.
+`opt_out` and `blocklists` (of pages that never teach); where a round of review is new, `new_round`, its file,
+`annotations` (all rounds so far), `previous_score` (all shards). `training_set.py` chooses the pages.
 
 `corpus.annotations` names a file for each round of review; iteration n reads the first n. Selection learns
 from the rounds that its own iteration reads. The file that is new in an iteration was written after the
 iteration before, so it is applied to that one's scores, whose results stay as they are. Outputs:
-`classifier.bin`, `second_stage.safetensors`, `train.json` (what it was made from and how good it is on
-held-out sites), `held_out.parquet` (their scores), `trained.parquet` (the pages it was trained on).
+`classifier.bin`, `train.json` (what it was made from and how good it is on held-out sites),
+`held_out.parquet` (their scores), `trained.parquet` (the pages it was trained on).
 """
 
 import hashlib
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import add_pages, unmatched
-from pipeline.corpus.classifier import PageScorer, restart_with_zeroed_memory, scaled, settings, train
+from pipeline.corpus.classifier import restart_with_zeroed_memory, scaled, settings, train
 from pipeline.corpus.convergence import converged_before
 from pipeline.corpus.domains import add_mathematical, growth, learn, write_grown
-from pipeline.corpus.features import Embeddings
-from pipeline.corpus.held_out import Folds, cross_validate, divide
+from pipeline.corpus.held_out import cross_validate, divide
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import VERSION
-from pipeline.corpus.second_stage import (
-    Blend,
-    blend,
-    cross_validated,
-    embeddings_of,
-    train_second,
-    with_stages,
-)
 from pipeline.corpus.tokens import measure
-from pipeline.corpus.training_set import (
-    LabelledPage,
-    example_texts,
-    graded_pages,
-    training_pages,
-    wanted_pages,
-)
+from pipeline.corpus.training_set import LabelledPage, example_texts, training_pages, wanted_pages
 from pipeline.corpus.url_lists import GROWN, LEARNT_FROM, Survivors, current_urls
 from pipeline.data.database import database, parquet
 from pipeline.data.shards import table_schema, write_table
@@ -55,66 +38,22 @@ HELD_OUT = table_schema(url=str, host=str, math=bool, score=float, fold=int)
 TRAINED = table_schema(url=str, math=bool)
 
 
-@dataclass
-class HeldOut:
-    """Held-out pages: their folds, their scores by fastText and by all stages that there are."""
-
-    folds: Folds
-    first: list[float]
-    scores: list[float]
-    blended: Blend | None = None
-
-
-def hold_out(
-    stage: Stage[CorpusSection],
-    pages: list[LabelledPage],
-    config: CorpusSection,
-    embeddings: Embeddings | None,
-    graded: list[LabelledPage],
-) -> HeldOut:
-    """Cross-validate both stages, fit how they count together; `graded`: what the second learns instead."""
-    folds = divide(pages, config.folds)
-    threads = stage.launch.get("threads", 1)
-    first = cross_validate(pages, folds, config, stage.work, threads, label(stage))
-    if not config.second_stage.enabled:
-        return HeldOut(folds, first, first)
-    second = cross_validated(pages, folds.of, embeddings, graded)
-    blended = blend(pages, first, second)
-    return HeldOut(folds, first, list(map(blended, first, second)), blended)
-
-
 def measure_held_out(
-    folder: Path, pages: list[LabelledPage], found: HeldOut, config: CorpusSection
+    stage: Stage[CorpusSection], pages: list[LabelledPage], config: CorpusSection
 ) -> dict[str, Any]:
-    """Write the held-out scores; returns their measures and how the pages were divided."""
+    """Cross-validate and write the held-out scores; returns their measures and how the pages were divided."""
+    folds, threads = divide(pages, config.folds), stage.launch.get("threads", 1)
+    scores = cross_validate(pages, folds, config, stage.work, threads, label(stage))
     names = ("url", "host", "math")
     columns = {name: [getattr(page, name) for page in pages] for name in names}
-    columns |= {"score": found.scores, "fold": found.folds.of, "first": found.first}
+    columns |= {"score": scores, "fold": folds.of}
     rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-    write_table(folder / "held_out.parquet", rows, with_stages(HELD_OUT, config))
-    return measures(pages, found.scores) | {
+    write_table(stage.partial / "held_out.parquet", rows, HELD_OUT)
+    return measures(pages, scores) | {
         "folds": config.folds,
-        "math_by_host": found.folds.math_by_host,
-        "other_by_host": found.folds.other_by_host,
+        "math_by_host": folds.math_by_host,
+        "other_by_host": folds.other_by_host,
     }
-
-
-def check_folds(config: CorpusSection) -> None:
-    """Raise InputError where held-out pages are wanted and there can be none."""
-    if config.folds == 1:
-        raise InputError(
-            "corpus.folds: one part leaves nothing to train on; 0 switches it off, else 2 or more"
-        )
-    if config.second_stage.enabled and not config.folds:
-        raise InputError(
-            "corpus.second_stage: held-out pages tell how it counts: set corpus.folds to 2 or more"
-        )
-
-
-def write_trained(folder: Path, pages: list[LabelledPage], graded: list[LabelledPage]) -> None:
-    """Write which pages either stage learns."""
-    used = chain(((page.url, page.math) for page in pages), ((page.url, None) for page in graded))
-    write_table(folder / "trained.parquet", ({"url": url, "math": math} for url, math in used), TRAINED)
 
 
 def apply_review(stage: Stage[CorpusSection], survivors: Survivors) -> dict[str, int]:
@@ -154,7 +93,10 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     if converged_before(stage):
         write_json(stage.partial / "train.json", {"converged": True})
         return {"converged": 1}
-    check_folds(stage.config)
+    if stage.config.folds == 1:
+        raise InputError(
+            "corpus.folds: one part leaves nothing to train on; 0 switches it off, else 2 or more"
+        )
     pool = stage.input("pool")
     survivors, reviewed = look_up_lists(stage)
     texts = example_texts(stage.inputs, stage.config)
@@ -162,20 +104,13 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     config = scaled(stage.config, len(pages))
     notes = {"positives": sum(page.math for page in pages), "negatives": sum(not page.math for page in pages)}
     stage.counter("fasttext.trained_texts", len(pages))
-    graded = graded_pages(stage) if config.second_stage.enabled else []
-    write_trained(stage.partial, pages, graded)
-    embeddings = embeddings_of(stage.inputs)
-    found = hold_out(stage, pages, config, embeddings, graded) if config.folds else None
-    held_out = measure_held_out(stage.partial, pages, found, config) if found else None
+    trained = ({"url": page.url, "math": page.math} for page in pages)
+    write_table(stage.partial / "trained.parquet", trained, TRAINED)
+    held_out = measure_held_out(stage, pages, config) if config.folds else None
     say(f"{label(stage)}: trains the classifier on {len(pages):,} pages")
     model = train(pages, config, stage.work / "labelled.txt")
     path = stage.partial / "classifier.bin"
     model.save_model(str(path))
-    if found and found.blended:
-        learnt, second = graded or pages, config.second_stage
-        scorer = PageScorer(model)
-        noted = train_second(stage.partial, learnt, scorer, found.blended, second, embeddings)[1]
-        notes |= noted | ({"graded": len(graded)} if graded else {})
     with path.open("rb") as file:
         notes |= {"words": len(model.words), "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
     tokenizer = stage.inputs.get("tokenizer")
@@ -188,7 +123,7 @@ def run(stage: Stage[CorpusSection]) -> Counts:
         **({"tokens": vars(measure(tokenizer[0], pool))} if tokenizer else {}),
     }
     write_json(stage.partial / "train.json", notes | details)
-    return {name: count for name, count in notes.items() if name != "second_stage"}
+    return notes
 
 
 if __name__ == "__main__":

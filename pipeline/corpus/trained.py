@@ -1,19 +1,14 @@
 """A trained classifier and its cut, outside of the loop: of an iteration of a run, or as `dsm export` wrote
-it. Both stages, the normaliser and the cut are those of the programs `score` and `select`.
+it. The normaliser and the cut are those of the programs `score` and `select`.
 """
 
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
-from pipeline.config.corpus import SecondStage
 from pipeline.corpus.classifier import PageScorer, load
 from pipeline.corpus.convergence import read_notes
 from pipeline.corpus.normalise import VERSION, normalise
-from pipeline.corpus.second_stage import FILE, TwoStages, embeddings_of, load_second
 from pipeline.crawl.text import clean
-from pipeline.protocol.identity import read_manifest
 from pipeline.protocol.stage import InputError
 
 CUT = "cut.json"  # of an exported classifier: what the files of the model do not tell
@@ -29,20 +24,16 @@ class Judgement:
 
 @dataclass(frozen=True)
 class TrainedClassifier:
-    """A classifier with the cut of its iteration (None: nothing is kept); `sha256`: of the model of its first
-    stage; `second`: the reach of the second stage, and the digest of its model, if there is one.
-    """
+    """A classifier with the cut of its iteration (None: nothing is kept); `sha256`: of the model."""
 
-    scorer: PageScorer | TwoStages
+    scorer: PageScorer
     threshold: float | None
     sha256: str
-    second: dict[str, Any] | None = None
 
     def judge(self, text: str) -> Judgement:
         """Judge a text as the loop would judge the page."""
         score = self.scorer(normalise(clean(text)))
-        value = score[0] if isinstance(score, tuple) else score
-        return Judgement(value, self.threshold is not None and value >= self.threshold)
+        return Judgement(score, self.threshold is not None and score >= self.threshold)
 
 
 def folder_of(classifier: Path) -> Path:
@@ -56,22 +47,14 @@ def folder_of(classifier: Path) -> Path:
     return folder
 
 
-def cut_of(classifier: Path) -> dict[str, Any]:
-    """Describe a classifier's cut and second stage, as `CUT` does: `threshold`, or null where nothing is
-    kept; `reach` and `embeddings` of the second stage, or null. Raises InputError.
-    """
+def cut_of(classifier: Path) -> float | None:
+    """Read a classifier's cut; None where nothing is kept. Raises InputError."""
     if folder_of(classifier) == classifier:
-        return read_notes(classifier / CUT, "threshold", "second_stage")
+        return read_notes(classifier / CUT, "threshold")["threshold"]
     metrics = read_notes(classifier / "select/data/metrics.json", "threshold", "passed_through")
     if metrics["passed_through"]:
         raise InputError(f"{classifier}: a copy of the iteration before it; name the last one that learnt")
-    section = read_manifest(classifier / "train/manifest.json")["config"]["second_stage"]
-    inputs = read_notes(classifier / "train/run.json", "inputs")["inputs"]
-    second = {"reach": section["reach"], "embeddings": next(iter(inputs.get("embeddings", [])), None)}
-    return {
-        "threshold": metrics["threshold"],
-        "second_stage": second if section["enabled"] else None,
-    }
+    return metrics["threshold"]
 
 
 def open_trained(classifier: Path) -> TrainedClassifier:
@@ -83,15 +66,4 @@ def open_trained(classifier: Path) -> TrainedClassifier:
             f"{folder}: made for version {notes['normaliser']} of the normaliser, this is {VERSION}; train it"
             " again"
         )
-    scorer: PageScorer | TwoStages = PageScorer(load(folder))
-    about = None
-    if second := cut["second_stage"]:
-        source = second["embeddings"]
-        if source and folder == classifier and (folder / source).is_dir():  # exported with it
-            source = str(folder / source)
-        section = SecondStage(enabled=True, reach=second["reach"])
-        scorer = load_second(
-            folder, scorer, section, embeddings_of({"embeddings": [source] if source else []})
-        )
-        about = {"reach": second["reach"], "sha256": sha256((folder / FILE).read_bytes()).hexdigest()}
-    return TrainedClassifier(scorer, cut["threshold"], notes["sha256"], about)
+    return TrainedClassifier(PageScorer(load(folder)), cut, notes["sha256"])

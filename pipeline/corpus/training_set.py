@@ -8,12 +8,6 @@ crawl. Another extractor wrote these, and the classifier must not learn to tell 
 formulas first get the delimiters that pages of the pool have; the normaliser drops what else differs most
 (numbers, punctuation, layout).
 
-Where `corpus.second_stage.grades` names graded pages, the second stage learns their grades instead of
-verdicts (ours; FineWeb-Edu and FineMath train their classifiers on grades by a language model). A row has a
-`grade`, any number that is higher the more mathematical the page is, and a `text` or the `url` of a page of
-the pool. The lowest grade becomes -1 and the highest 1. How much the classifier counts is still decided by
-the verdicts on held-out training pages, so the scale of the grades makes no difference.
-
 A million pages are 5 GB of text, so texts of the pool stay on disk. Of a sample of the pool a shard gives
 only pages that are likely to be in it: those with a low hash.
 """
@@ -22,9 +16,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from math import isfinite
 from pathlib import Path
-from typing import Any
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.normalise import normalise
@@ -41,7 +33,6 @@ from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import InputError, Stage, label
 
 SPARE = 1.5  # times the pages of a sample are read
-TRAINING, PURPOSE = "training", "grades"  # what pages are wanted for
 TEXT_LISTS = {"seed_texts": True, "background_texts": False}  # whether their texts are mathematical
 
 
@@ -63,12 +54,6 @@ class LabelledPage:
     content: str | Stored
     math: bool
     language: str | None = None
-    grade: float | None = None
-
-    @property
-    def target(self) -> float:
-        """What the second stage learns of the page, from -1 to 1: its grade, else the verdict."""
-        return (1.0 if self.math else -1.0) if self.grade is None else self.grade
 
     @property
     def text(self) -> str:
@@ -90,10 +75,10 @@ class Wanted:
 
     math: Collection[str]
     other: Collection[str]
+    most: tuple[int, int]  # negatives, positives
     everything: bool = False
     kept: Path | None = None
     without: Collection[str] = ()
-    most: tuple[int, int] | None = None  # negatives, positives
     seed: int = 0
     below: float = 1.0
     opted_out: OptedOut = NOTHING
@@ -107,11 +92,9 @@ class Wanted:
         return math or self.below == 1 or int.from_bytes(self.place(url)[:8], "big") < self.below * 2**64
 
     def sampled(self, pages: Iterable[LabelledPage]) -> list[LabelledPage]:
-        """Return the positives, then the negatives, as many as are wanted, in the order of a hash of the URL;
-        all pages as they come where no number is given.
+        """Return the positives, then the negatives, as many as are wanted, in the order of a hash of the
+        URL.
         """
-        if self.most is None:
-            return list(pages)
         classes: dict[bool, list[LabelledPage]] = {True: [], False: []}
         for page in pages:
             classes[page.math].append(page)
@@ -147,9 +130,9 @@ def pages_of_shard(shard: Path, wanted: Wanted, texts: Path) -> list[LabelledPag
         return wanted.sampled(chosen())
 
 
-def pages_of_pool(stage: Stage[CorpusSection], purpose: str, wanted: Wanted) -> list[LabelledPage]:
+def pages_of_pool(stage: Stage[CorpusSection], wanted: Wanted) -> list[LabelledPage]:
     """Read the wanted pages of the pool, each thread a shard; their texts stay in the work folder."""
-    texts = stage.work / "texts" / purpose
+    texts = stage.work / "texts"
     texts.mkdir(parents=True, exist_ok=True)
     shards = shard_paths(stage.input("pool") / "pool")
 
@@ -159,7 +142,7 @@ def pages_of_pool(stage: Stage[CorpusSection], purpose: str, wanted: Wanted) -> 
             yield from pages
             bar.update()
 
-    with Progress(f"{label(stage)}: reads the pool for {purpose}", len(shards), unit="shard") as bar:
+    with Progress(f"{label(stage)}: reads the pool", len(shards), unit="shard") as bar:
         return wanted.sampled(read())
 
 
@@ -167,7 +150,7 @@ def example_texts(inputs: dict[str, list[str]], config: CorpusSection) -> list[L
     """Draw texts of the inputs `seed_texts` and `background_texts`, as many as a class may have, by a hash of
     the URL or, without one, of the row's number; only they are normalised. Raises InputError.
     """
-    wanted = Wanted((), (), most=(config.negatives, config.positives), seed=config.seed)
+    wanted = Wanted((), (), (config.negatives, config.positives), seed=config.seed)
     rows = (row for key in TEXT_LISTS for row in _rows(inputs, key))
     opted_out = OptedOut.of(inputs)
     drawn = wanted.sampled(row for row in rows if not opted_out.covers(row.url))
@@ -179,24 +162,20 @@ def like_a_page(text: str) -> str:
     return normalise(convert(text, page_delimiters(Source(""))))
 
 
-def _named_rows(inputs: dict[str, list[str]], key: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(place, name, row) of each row of an input. The name stands for a URL: wherever its file lies, a result
-    is the same.
+def _rows(inputs: dict[str, list[str]], key: str) -> Iterator[LabelledPage]:
+    """Read the texts of an input. Where a row has no URL, its number stands for one, so that a result is the
+    same wherever its files lie.
     """
     for number, source in enumerate(inputs.get(key, [])):
         for count, (place, row) in enumerate(read_rows(source), start=1):
-            yield place, f"{key}-{number}/{count}", row
-
-
-def _rows(inputs: dict[str, list[str]], key: str) -> Iterator[LabelledPage]:
-    for place, name, row in _named_rows(inputs, key):
-        texts = row.get("text"), row.get("url") or "", row.get("language") or ""
-        if not all(isinstance(text, str) for text in texts):
-            raise InputError(f"{place}: corpus.{key} needs rows with `text`, perhaps `url` and `language`")
-        url = row.get("url") or name
-        yield LabelledPage(
-            url, normalise_url(url).partition("/")[0], row["text"], TEXT_LISTS[key], row.get("language")
-        )
+            texts = row.get("text"), row.get("url") or "", row.get("language") or ""
+            if not all(isinstance(text, str) for text in texts):
+                raise InputError(
+                    f"{place}: corpus.{key} needs rows with `text`, perhaps `url` and `language`"
+                )
+            url = row.get("url") or f"{key}-{number}/{count}"
+            host = normalise_url(url).partition("/")[0]
+            yield LabelledPage(url, host, row["text"], TEXT_LISTS[key], row.get("language"))
 
 
 def wanted_pages(
@@ -214,7 +193,7 @@ def wanted_pages(
     most = config.negatives, config.positives
     below = _part_of_pool(stage.input("pool"), config.negatives) if from_pool else 1.0
     others, opted_out = background | rejected, OptedOut.of(stage.inputs)
-    return Wanted(math, others, from_pool, kept, unseen, most, config.seed, below, opted_out)
+    return Wanted(math, others, most, from_pool, kept, unseen, config.seed, below, opted_out)
 
 
 def training_pages(
@@ -223,9 +202,9 @@ def training_pages(
     """Positives and negatives, `texts` and the wanted pages of the pool, at most as many as the configuration
     says. Raises InputError if a list has no page in the pool, or a class has no list.
     """
-    pages = pages_of_pool(stage, TRAINING, wanted)
+    pages = pages_of_pool(stage, wanted)
     if wanted.below < 1 and sum(not page.math for page in pages) < stage.config.negatives:
-        pages = pages_of_pool(stage, TRAINING, replace(wanted, below=1.0))
+        pages = pages_of_pool(stage, replace(wanted, below=1.0))
     for name, is_math in (("seed_urls", True), ("background_urls", False)):
         if not any(page.math == is_math for page in [*pages, *texts]):
             raise InputError(f"corpus.{name}: none of its URLs is a page of the pool")
@@ -237,45 +216,3 @@ def _part_of_pool(pool: Path, pages: int) -> float:
     found = published(pool)
     size = read_manifest(found[1])["counts"].get("kept", 0) if found else 0
     return min(1.0, SPARE * pages / size) if size else 1.0
-
-
-def graded_pages(stage: Stage[CorpusSection]) -> list[LabelledPage]:
-    """Read the pages of the input `grades`, each with its `grade` from -1 to 1; none without that input.
-    All that opted out are left out. Raises InputError.
-    """
-    if not stage.inputs.get("grades"):
-        return []
-    found, named, opted_out = list[LabelledPage](), dict[str, float](), OptedOut.of(stage.inputs)
-    for name, grade, text, url in _graded_rows(stage):
-        key = normalise_url(url) if url else ""
-        if opted_out.covers(url):
-            continue
-        if text:
-            page = LabelledPage(url or name, key.partition("/")[0], like_a_page(text), False, grade=grade)
-            found.append(page)
-        else:
-            named[key] = grade
-    if named:
-        pages = pages_of_pool(stage, PURPOSE, Wanted(named, ()))
-        found += [replace(page, grade=named[normalise_url(page.url)]) for page in pages]
-    grades = [page.grade or 0.0 for page in found]
-    if len(set(grades)) < 2:
-        raise InputError(f"corpus.second_stage.grades: {len(found)} pages found, all of one grade: no scale")
-    low, high = min(grades), max(grades)
-    return [
-        replace(page, grade=2 * (grade - low) / (high - low) - 1)
-        for page, grade in zip(found, grades, strict=True)
-    ]
-
-
-def _graded_rows(stage: Stage[CorpusSection]) -> Iterator[tuple[str, float, str, str]]:
-    """(name, grade, text, URL) of each row of the input `grades`. Raises InputError."""
-    for place, name, row in _named_rows(stage.inputs, "grades"):
-        grade, text, url = row.get("grade"), row.get("text") or "", row.get("url") or ""
-        number = isinstance(grade, int | float) and not isinstance(grade, bool) and isfinite(grade)
-        if not (number and isinstance(text, str) and isinstance(url, str) and (text or url)):
-            raise InputError(
-                f"{place}: corpus.second_stage.grades needs rows with a number as `grade`, and a"
-                " `text` or the `url` of a page of the pool"
-            )
-        yield name, float(grade), text, url

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
-from pipeline.config.annotate import ANSWER_TOKENS, PAGE_BYTES
 from pipeline.config.launch import LaunchSection
 from pipeline.config.reward import LABELLING_SHARE
 from pipeline.config.root import Config
 from pipeline.plan import costs
 from pipeline.plan.costs import Gpu
-from pipeline.plan.shapes import Shape, shape_at, shape_of
+from pipeline.plan.shapes import Shape, shape_of
 from pipeline.plan.work import Work, modes_of, questions_of, work_of
 from pipeline.rl.methods import method_of
 from pipeline.stages import MODEL_STAGES
@@ -25,8 +24,6 @@ NOTICE_MINUTES = 10  # --signal=USR1@600 in the Slurm profile
 GATHERED_BYTES = 17  # of a sampled token, sent to all ranks
 SCORED_TOKENS = 16384  # that a reward model reads at once (pipeline/reward/model.py)
 ROW_SECONDS = 0.0074  # in which a thread reads a row of pre-training, from a disk that has it in no cache
-ASKED_TOKENS = 300  # of a prompt of `annotate` without its page
-TOKEN_BYTES = 3.3  # of pages; measured with SmolLM2's tokenizer: English 3.5, Chinese 1.8
 IDLE = ("buffers", "activations", "logits")  # parts of memory that are free while a sampler is awake
 
 
@@ -105,8 +102,6 @@ class Planner:
     def rows(self) -> list[Forecast]:
         """Token files, then training and evaluation of each model, in the order of the configuration."""
         found = [self._tokens(name) for name in self.config.mixtures]
-        if self.config.sections["annotate"].model:
-            found.append(self._annotate())
         for name, node in self.config.models.items():
             if node.train:
                 found.append(self.training(name, self.config.launch_of(node.stage, name)))
@@ -256,21 +251,6 @@ class Planner:
         if row.stage == "cpt":
             reading = work.tokens / work.row * ROW_SECONDS / 3600
             row.times["data"] = max(0.0, reading - row.times["train"])
-
-    def _annotate(self) -> Forecast:
-        """Forecast the grading of pages: all of them are read, at the rate of training."""
-        section = self.config.sections["annotate"]
-        shape = shape_at(section.model, "annotate.model")
-        row = Forecast(section.model.rpartition("/")[2], "annotate", shape.parameters)
-        self._place_engines(row)
-        read = ASKED_TOKENS + PAGE_BYTES / TOKEN_BYTES
-        # A sequence is on average as long as what is read and half of the answer.
-        length, written = int(2 * read) + ANSWER_TOKENS, section.pages * ANSWER_TOKENS
-        self._sample(row, shape, "bf16", length, written, EVALUATION_SHARE)
-        flops = 2 * shape.parameters * section.pages * read
-        row.flops += flops
-        row.times["sample"] += costs.hours(flops, self.assumed.gpu, self.assumed.mfu)
-        return row
 
     def _place_engines(self, row: Forecast) -> None:
         """Count GPUs and main memory of an engine in each rank."""

@@ -176,9 +176,6 @@ def classifier_lines(summary: dict[str, Any]) -> list[str]:
     for name, found in scopes:
         head = f"{name.replace('_', ' ')}: {found['pages']} ({found['math']})"
         table.append(f"{head:36}" + "".join(f"{_cell(found, measure):>25}" for measure in MEASURES))
-        if alone := found.get("fasttext_alone"):
-            cells = "".join(f"{_cell(alone, measure):>25}" for measure in MEASURES if measure in alone)
-            table.append(f"{'  by fastText alone':36}{cells}")
     if promise := rows[-1].get("promise"):
         values = in_percent(promise["precision"], promise["ci95"])
         table.append(f"The cut promises precision {values}, by {promise['pages']} {promise['sample']}.")

@@ -213,16 +213,13 @@ def urls_in(pages: Iterable[LabelledPage]) -> set[str]:
     return {url for page in pages for url in page.urls}
 
 
-def _scores(run: Run, iteration: int, urls: set[str], column: str = "score") -> dict[str, float]:
-    """Scores by URL of the pages with these URLs, excluded ones too; none where the tables lack the
-    column.
-    """
+def _scores(run: Run, iteration: int, urls: set[str]) -> dict[str, float]:
+    """Scores by URL of the pages with these URLs, excluded ones too."""
     found: dict[str, float] = {}
     for result in run.of("corpus"):
         if result.instance.startswith(f"iteration-{iteration}/score-"):
             for path in sorted(result.data.glob("*.parquet")):
-                if column in parquet.read_schema(path).names:
-                    found |= {row["url"]: row[column] for row in _named(path, ["url", column], urls)}
+                found |= {row["url"]: row["score"] for row in _named(path, ["url", "score"], urls)}
     return found
 
 
@@ -236,10 +233,8 @@ def iterations(run: Run) -> list[dict[str, Any]]:
         row = result.metrics
         if pages:
             kept, scores = urls_of(result.data / "kept.parquet", urls), _scores(run, row["iteration"], urls)
-            first = _scores(run, row["iteration"], urls, "first")
             for url in urls_of(result.data / "excluded.parquet", urls):
                 scores.pop(url, None)
-                first.pop(url, None)
             row["truth"] = {}
             for scope in ("unseen", "all"):
                 curve = precision_recall_curve(pages[scope], scores)
@@ -247,8 +242,6 @@ def iterations(run: Run) -> list[dict[str, Any]]:
                 row["truth"][scope] = measure(pages[scope], kept) | {"average_precision": area}
             for scope in list(pages)[2:]:
                 row["truth"][scope] = by_hosts(pages[scope], kept) | ranking(pages[scope], scores)
-                if first:  # of two stages
-                    row["truth"][scope]["fasttext_alone"] = ranking(pages[scope], first)
             row["curve"] = precision_recall_curve(pages[headline(row["truth"])], scores)
         found.append(row)
     return found

@@ -1,7 +1,7 @@
 # Models asked the questions of benchmarks (sections 2 to 5).
 
 
-use rule annotate_model as evaluate_model with:
+use rule cpt_model as evaluate_model with:
     """Evaluate a model on its benchmarks."""
     output:
         manifest="<store>/evaluate/{model}/{key}/manifest.json",

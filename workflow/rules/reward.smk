@@ -1,7 +1,7 @@
 # Reward models.
 
 
-use rule annotate_model as reward_model with:
+use rule cpt_model as reward_model with:
     """Label solutions and train an outcome or process reward model (section 4.1)."""
     output:
         manifest="<store>/reward/{model}/{key}/manifest.json",

@@ -1,7 +1,7 @@
 # Reinforcement learning.
 
 
-use rule annotate_model as rl_model with:
+use rule cpt_model as rl_model with:
     """Train a policy with GRPO, PPO, DPO, RFT or Online RFT (sections 4 and 5.2)."""
     output:
         manifest="<store>/rl/{model}/{key}/manifest.json",

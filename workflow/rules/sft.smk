@@ -1,7 +1,7 @@
 # Supervised fine-tuning.
 
 
-use rule annotate_model as sft_model with:
+use rule cpt_model as sft_model with:
     """Fine-tune a model on solutions (section 3)."""
     output:
         manifest="<store>/sft/{model}/{key}/manifest.json",

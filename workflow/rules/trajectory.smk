@@ -1,7 +1,7 @@
 # Models asked benchmarks on the way of their pre-training.
 
 
-use rule annotate_model as trajectory_model with:
+use rule cpt_model as trajectory_model with:
     """Evaluate what pre-training kept on its way (figure 3)."""
     output:
         manifest="<store>/trajectory/{model}/{tokens}/{key}/manifest.json",

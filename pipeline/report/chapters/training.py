@@ -10,7 +10,6 @@ LEADS = {
     " copies, and which leak a test question.",
     "problems": "Word problems with equations, without copies and without those that share a run of words"
     " with a benchmark's question, in disjoint parts for fine-tuning, RL and development.",
-    "annotate": "A language model's marks for a sample of pages, which a classifier of the corpus may learn.",
     "tokens": "Tokenizer and memory-mapped mixtures that the base models read.",
     "cpt": "Next-token prediction; the learning rate drops twice, late in training (paper section 2.3).",
     "sft": "Solved problems, packed; the loss is on the answers only (paper section 3.2).",
