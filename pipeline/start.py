@@ -1,8 +1,8 @@
 """Start a stage program: `python -m pipeline.start pipeline.sft --result RUN/store/sft/...`.
 
 If the run's store holds a result of this content under another key, it is linked, in a second. Otherwise the
-program replaces this one, under the launcher where it has several ranks. Under `srun` with one task per node
-the launchers join the nodes of the job; the first one is the rendezvous.
+program replaces this one, under the launcher where it has several ranks. `srun` starts one task per node; the
+ranks of all nodes join at the first one.
 """
 
 import os
@@ -20,27 +20,22 @@ from pipeline.protocol.errors import InputError, Passing
 from pipeline.protocol.folders import Taken, holder, release, take
 from pipeline.protocol.stage import Stage, open_stage, upstream
 from pipeline.protocol.tries import started
-from pipeline.ranks.slurm import first_host, in_step, supervise
+from pipeline.ranks.slurm import count_nodes, describe_node, in_step, supervise
 from pipeline.stages import program_of
 
 WAIT_SECONDS = 1.0
 
 
-def command(
-    program: list[str], ranks: int, environment: dict[str, str], work: Path, apart: bool = False
-) -> list[str]:
+def command(program: list[str], ranks: int, environment: Mapping[str, str], apart: bool = False) -> list[str]:
     """Return the command that starts `ranks` processes of `program` here, joined with the job's other nodes.
 
-    `work`: the folder beside which the nodes meet; `apart`: no rank needs another (see the launcher).
+    `apart`: no rank needs another (see the launcher).
     """
-    nodes = int(environment.get("SLURM_STEP_NUM_NODES", "1"))
-    if ranks * nodes == 1:
+    several = count_nodes(environment) > 1
+    if ranks == 1 and not several:
         return [sys.executable, "-m", *program]
     place = [f"--ranks={ranks}", *(["--apart"] if apart else [])]
-    if nodes > 1:
-        step = f"{environment['SLURM_JOB_ID']}.{environment['SLURM_STEP_ID']}"
-        place += [f"--nodes={nodes}", f"--node={environment['SLURM_NODEID']}"]
-        place += [f"--address={first_host()}", f"--meeting={work.with_name(f'.{work.name}.{step}')}"]
+    place += describe_node(environment) if several else []
     return [sys.executable, "-m", "pipeline.ranks.launcher", *place, *program]
 
 
@@ -120,7 +115,7 @@ def main() -> None:
     if section.has_ranks():
         environment = with_threads(environment, stage.launch)
         ranks = int(stage.launch.get("ranks", 1))
-        arguments = command([module, *words], ranks, environment, stage.work, apart=not section.trains)
+        arguments = command([module, *words], ranks, environment, apart=not section.trains)
     if in_step(environment):
         sys.exit(supervise(arguments, environment))
     os.execvpe(arguments[0], arguments, environment)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,15 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in 
 ENVIRONMENT |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
 # Of several ranks: a collective on a tensor that NCCL would refuse fails.
 OF_RANKS = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests/collectives'}"}
+
+
+def launchers(folder: Path, nodes: int, ranks: int, *options: str) -> list[list[str]]:
+    """The command of the launcher on each node, all of them on this machine; the program follows."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    place = [f"--nodes={nodes}", f"--ranks={ranks}", f"--port={port}", f"--ended={folder / 'ended'}"]
+    start = [sys.executable, "-m", "pipeline.ranks.launcher", *place, *options]
+    return [[*start, f"--node={node}"] for node in range(nodes)]
 
 
 Inputs = Mapping[str, Path | list[Path]]

@@ -161,9 +161,9 @@ def preempt(job: Job, processes: dict[int, int]) -> None:
     ask("sbatch", "--partition=urgent", "--exclusive", "--nodes=2", "--output=/dev/null", "--wrap=sleep 1")
 
 
-def cut_power(job: Job, processes: dict[int, int]) -> None:
-    """The first node, on which the batch script runs, dies and comes back when Slurm has noticed."""
+def cut_power(job: Job, processes: dict[int, int], node: str = "n1") -> None:
+    """A node, the first of which runs the batch script, dies and comes back when Slurm has noticed."""
     folder = Path(os.environ["CLUSTER"])
-    os.kill(int((folder / "n1.pid").read_text()), signal.SIGKILL)
+    os.kill(int((folder / f"{node}.pid").read_text()), signal.SIGKILL)
     wait("Slurm gives up the node", lambda: job.state != "RUNNING")
-    subprocess.run([SCRIPT, "--node", "n1"], check=True)
+    subprocess.run([SCRIPT, "--node", node], check=True)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -232,11 +233,18 @@ def test_a_killed_rank_ends_all_within_a_minute_and_the_rerun_gives_the_same_bit
 def test_training_outlives_every_way_in_which_slurm_takes_a_job_away(
     pretrained: Checkout, finished: Checkout, tmp_path: Path
 ) -> None:
-    """The time limit nears; requeue; preemption that requeues, and that cancels; a dead node. No retry."""
+    """The time limit nears; requeue; preemption that requeues, and that cancels; each node dies. No retry."""
     checkout = again(finished, tmp_path / "taken", "cpt/base")
     process = workflow(checkout, BASE, launch=TWO)
-    ways: list[Callable[[Job, dict[int, int]], None]] = [notice, requeue, preempt, preempt, cut_power]
-    partitions = ["main", "main", "cancelled", "main", "main"]  # where the job runs after each
+    ways: list[Callable[[Job, dict[int, int]], None]] = [
+        notice,
+        requeue,
+        preempt,
+        preempt,
+        cut_power,
+        partial(cut_power, node="n2"),
+    ]
+    partitions = ["main", "main", "cancelled", "main", "main", "main"]  # where the job runs after each
     for restarts, (way, partition) in enumerate(zip(ways, partitions, strict=True), 1):
         job, processes = frozen_after_a_checkpoint(checkout)
         way(job, processes)

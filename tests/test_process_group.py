@@ -7,7 +7,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 
 import pytest
-from programs import ENVIRONMENT, ROOT
+from programs import ENVIRONMENT, ROOT, launchers
 
 PROGRAM = """
 import json
@@ -44,18 +44,16 @@ distributed.all_reduce(total)
 def calls(folder: Path, nodes: int, ranks: int) -> list:
     """For each rank: the number of ranks that it met, how it called torch, whether its group outlives it."""
     (folder / "program.py").write_text(PROGRAM)
-    place = [f"--nodes={nodes}", f"--ranks={ranks}", f"--meeting={folder / 'meeting'}"]
-    launcher = ["pipeline.ranks.launcher", *place]
-    commands = [[*launcher, f"--node={node}", "program"] for node in range(nodes)]
+    alone = [[sys.executable, "-m"]]
     started = [
         Popen(
-            [sys.executable, "-m", *(["program"] if nodes * ranks == 1 else command)],
+            [*command, "program"],
             env=ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{folder}"},
             stdout=PIPE,
             stderr=PIPE,
             text=True,
         )
-        for command in commands
+        for command in (alone if nodes * ranks == 1 else launchers(folder, nodes, ranks))
     ]
     ended = [process.communicate(timeout=180) for process in started]
     assert not any(process.returncode for process in started), ended

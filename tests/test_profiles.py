@@ -112,7 +112,7 @@ def test_an_error_on_one_rank_ends_all(tmp_path: Path) -> None:
     (tmp_path / "failing.py").write_text(FAILING)
     path = os.pathsep.join([str(ROOT), str(tmp_path)])
     done = subprocess.run(
-        command(["failing"], 2, {}, tmp_path / "work"),
+        command(["failing"], 2, {}),
         env=ENVIRONMENT | {"PYTHONPATH": path},
         capture_output=True,
         text=True,

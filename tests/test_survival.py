@@ -1,23 +1,21 @@
 """A training job that is asked to end, fails or hangs: all ranks end together, say why, and can go on."""
 
-import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE, Popen
 
 import pytest
-from programs import ENVIRONMENT, ROOT
+from programs import ENVIRONMENT, ROOT, launchers
 
-from pipeline.ranks.links import PORTS
+from pipeline.ranks.slurm import describe_node
+from pipeline.start import command
 
 HOST = socket.gethostname()
 SECONDS = 600  # after which a test is given up; each takes a few, but a busy machine takes longer
@@ -72,18 +70,11 @@ time.sleep(60)
 def launch(folder: Path, name: str, nodes: int, launch: str = "{}") -> list[Popen]:
     """The launchers of two ranks of the program, on one node or as if on two."""
     (folder / "program.py").write_text(PROGRAM)
-    place = [f"--nodes={nodes}", f"--ranks={2 // nodes}", f"--meeting={folder / 'meeting'}"]
     words = ["program", "--instance", name, "--output", folder / "data", "--launch", launch]
     environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{folder}"}
     return [
-        Popen(
-            [sys.executable, "-m", "pipeline.ranks.launcher", *place, f"--node={node}", *words],
-            cwd=folder,
-            env=environment,
-            stderr=PIPE,
-            text=True,
-        )
-        for node in range(nodes)
+        Popen([*command, *words], cwd=folder, env=environment, stderr=PIPE, text=True)
+        for command in launchers(folder, nodes, 2 // nodes)
     ]
 
 
@@ -104,10 +95,10 @@ def wait_for(what: Callable[[], object]) -> object:
     raise AssertionError("it did not happen")
 
 
-def ended(launchers: list[Popen]) -> tuple[set[int], list[str]]:
+def ended(started: list[Popen]) -> tuple[set[int], list[str]]:
     """Exit codes of the launchers, and the lines of each that ended last."""
-    logs = [process.communicate(timeout=SECONDS)[1] for process in launchers]
-    return {process.returncode for process in launchers}, [log.splitlines()[-1] for log in logs]
+    logs = [process.communicate(timeout=SECONDS)[1] for process in started]
+    return {process.returncode for process in started}, [log.splitlines()[-1] for log in logs]
 
 
 def gone(pid: int) -> bool:
@@ -135,25 +126,40 @@ def test_a_bug_on_one_rank_is_named_after_its_traceback(tmp_path):
     assert errors.endswith(f"error: rank 1 of 2 on {HOST}: KeyError: 'answer'\n")
 
 
-@pytest.mark.parametrize("killed", ["rank", "launcher"])
-def test_a_killed_rank_or_launcher_ends_all_ranks_of_both_nodes(tmp_path, killed):
-    launchers = launch(tmp_path, "wait", 2)
+def test_a_killed_rank_ends_all_ranks_of_both_nodes(tmp_path):
+    started = launch(tmp_path, "wait", 2)
     ranks = pids(tmp_path)
-    os.kill(ranks[1] if killed == "rank" else launchers[1].pid, signal.SIGKILL)
-    codes, last = ended(launchers[: 2 if killed == "rank" else 1])
-    if killed == "rank":
-        assert codes == {137} and all("rank 1 of 2 on" in line and "SIGKILL" in line for line in last)
-    else:
-        assert codes == {1} and "node 1 of the job is gone without a word" in last[0]
-        launchers[1].communicate()
+    os.kill(ranks[1], signal.SIGKILL)
+    codes, last = ended(started)
+    assert codes == {137} and set(last) == {
+        f"error: rank 1 of 2 on {HOST} was killed by SIGKILL; its messages are above"
+    }
+    assert all(gone(pid) for pid in ranks)
+
+
+def test_the_ranks_of_a_killed_launcher_die_with_it(tmp_path):
+    (process,) = launch(tmp_path, "wait", 1)
+    ranks = pids(tmp_path)
+    process.kill()
+    process.communicate()
     assert all(wait_for(lambda pid=pid: gone(pid)) for pid in ranks)
+
+
+def test_a_port_that_another_program_has_is_named(tmp_path):
+    first, _ = launchers(tmp_path, 2, 1)
+    port = next(word for word in first if word.startswith("--port=")).partition("=")[2]
+    with socket.create_server(("", int(port))):
+        done = subprocess.run([*first, "program"], env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True)
+    told = f"error: port {port} of {HOST}: Address already in use; run the job again\n"
+    assert (done.returncode, done.stderr.splitlines(keepends=True)[-1]) == (2, told)
+    assert json.loads((tmp_path / "ended").read_text())["code"] == 2
 
 
 @pytest.mark.parametrize(("kind", "nodes"), [("stopped", 1), ("asleep", 2)])
 def test_a_job_that_hangs_names_every_ranks_phase_and_stack_and_ends_with_code_85(tmp_path, kind, nodes):
-    launchers = launch(tmp_path, kind, nodes, '{"hang_minutes": 0.05}')
-    logs = [process.communicate(timeout=SECONDS)[1] for process in launchers]
-    assert {process.returncode for process in launchers} == {85}
+    started = launch(tmp_path, kind, nodes, '{"hang_minutes": 0.05}')
+    logs = [process.communicate(timeout=SECONDS)[1] for process in started]
+    assert {process.returncode for process in started} == {85}
     stacks = "".join(logs).split("phase ")
     for rank, phase in enumerate(("backward", "forward")):
         assert f"rank {rank} of 2 on {HOST}: phase {phase} hangs; Python stacks" in "".join(logs) or (
@@ -188,80 +194,14 @@ def test_a_run_that_hangs_three_times_without_a_step_of_progress_is_not_run_agai
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_reaches_ranks_that_have_not_started_yet_and_their_code_85_passes_through(tmp_path, number):
-    launchers = launch(tmp_path, "wait", 2)
-    for process in launchers:
+    started = launch(tmp_path, "wait", 2)
+    for process in started:
         wait_for(lambda process=process: ranks_of(process.pid))
         process.send_signal(number)
-    codes, last = ended(launchers)
+    codes, last = ended(started)
     assert codes == {85}
     for line in last:
         assert line.endswith(f"after step 3: {number.name}; state saved, run me again (exit code 85)")
-
-
-# Ranks of two nodes that share out items through the store of rank 0, and train in one group of processes.
-TOGETHER = """
-from collections import Counter
-from pathlib import Path
-
-from pipeline.ranks.queue import Batch, make_together, queue_of_ranks
-
-queue = queue_of_ranks(Counter())
-batches = [Batch(Path("rows"), str(number), lambda: None, lambda: [1]) for number in range(9)]
-make_together(queue, "test", batches)
-"""
-IN_A_GROUP = """
-import torch
-from torch import distributed
-
-from pipeline.training.engine import start_process_group
-
-start_process_group()
-one = torch.ones(1)
-distributed.all_reduce(one)
-assert one.item() == distributed.get_world_size() == 2
-"""
-
-
-def listening() -> set[int]:
-    """The ports of this machine, of those that launchers use, at which somebody listens."""
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return {int(row[1].partition(":")[2], 16) for row in rows if row[3] == "0A"} & set(PORTS)
-
-
-def scan(seen: Counter, over: threading.Event) -> None:
-    """Call all these ports until it is over: hang up, say one line of HTTP, or stay silent on the line."""
-    lines = []
-    while not over.is_set():
-        for port in listening():
-            with contextlib.suppress(OSError):
-                lines.append(socket.create_connection(("127.0.0.1", port), timeout=1))
-                seen[port] += 1
-                if len(lines) % 3 == 0:
-                    lines[-1].sendall(b"GET / HTTP/1.1\r\n\r\n")
-                if len(lines) % 3 == 1:
-                    lines.pop().close()
-        time.sleep(0.05)
-
-
-@pytest.mark.parametrize(("program", "extra"), [(TOGETHER, ["--apart"]), (IN_A_GROUP, [])])
-def test_a_port_scan_while_two_nodes_start_changes_nothing(tmp_path, program, extra):
-    (tmp_path / "program.py").write_text(program)
-    environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{tmp_path}", "CUDA_VISIBLE_DEVICES": ""}
-    seen, over = Counter(), threading.Event()
-    scanner = threading.Thread(target=scan, args=(seen, over))
-    scanner.start()
-    try:
-        command = [sys.executable, "-m", "pipeline.ranks.launcher", "--nodes=2", "--ranks=1", *extra]
-        launchers = []
-        for node in (0, 1):
-            words = [f"--meeting={tmp_path / 'meeting'}", f"--node={node}", "program"]
-            launchers.append(Popen([*command, *words], cwd=tmp_path, env=environment, stderr=PIPE, text=True))
-            wait_for(lambda: len(seen) >= 2)  # both ports of the first node have been called
-        logs = [process.communicate(timeout=SECONDS)[1] for process in launchers]
-    finally:
-        over.set()
-        scanner.join()
-    assert [process.returncode for process in launchers] == [0, 0], logs
 
 
 # Ranks that share out items. Rank 1 takes one and is killed; rank 0 goes on when it has seen that.
@@ -318,3 +258,55 @@ def test_fewer_cores_than_ranks_are_told(tmp_path):
     environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0 and f"2 ranks share 1 cores on {HOST}: docs/cluster.md" in done.stderr
+
+
+SQUEUE = """#!/bin/sh
+echo "$(basename $0) $*" >> calls
+echo RUNNING
+"""
+
+
+@pytest.mark.parametrize(("number", "asks"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
+def test_a_job_goes_back_into_the_queue_unless_slurm_ends_its_step(tmp_path, number, asks):
+    """After SIGTERM Slurm knows what follows: a preempted job runs again, one with a failed task does not."""
+    for name in ("squeue", "scontrol"):
+        (tmp_path / name).write_text(SQUEUE)
+        (tmp_path / name).chmod(0o755)
+    waits = "import signal, sys, time; signal.signal(%d, lambda *_: sys.exit(85)); print(flush=True); "
+    waits += "time.sleep(60)"
+    environment = ENVIRONMENT | {"SLURM_JOB_ID": "17", "SLURM_NODEID": "0"}
+    environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
+    words = [sys.executable, "-c", waits % number]
+    supervises = (
+        f"import os; from pipeline.ranks.slurm import supervise; supervise({words}, dict(os.environ))"
+    )
+    process = Popen(
+        [sys.executable, "-c", supervises],
+        cwd=tmp_path,
+        env=environment,
+        stdout=PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    process.stdout.readline()
+    os.killpg(process.pid, number)
+    calls = tmp_path / "calls"
+    wait_for(lambda: len(calls.read_text().splitlines()) == 1 + asks)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)  # until Slurm ends it
+    process.kill()
+    process.communicate()
+    assert ("scontrol requeue 17" in calls.read_text()) == asks
+
+
+def test_the_nodes_of_a_slurm_step_are_told_where_the_ranks_join(tmp_path, monkeypatch):
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nprintf 'n1\\nn2\\n'\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    step = {"SLURM_STEP_NUM_NODES": "2", "SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0"}
+    first, second = (command(["pipeline.sft"], 8, step | {"SLURM_NODEID": node}) for node in "01")
+    assert {"--address=n1", "--port=20017", "--ended=work/ended/17.0.0"} < {*first}
+    assert {*first} ^ {*second} == {"--node=0", "--node=1"}
+    assert "--ended=work/ended/17.0.2" in describe_node(
+        step | {"SLURM_NODEID": "0", "SLURM_RESTART_COUNT": "2"}
+    )

@@ -8,6 +8,7 @@ import pipeline.training.environment  # noqa: F401  # isort: skip  # before torc
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -43,9 +44,16 @@ def ranks() -> dict[str, float]:
     with tempfile.TemporaryDirectory(dir=WORK) as folder:
         program = ["nodes", folder]
         if GPU:
-            commands = [command(program, torch.cuda.device_count(), dict(environment), WORK / "gpu-check")]
+            commands = [command(program, torch.cuda.device_count(), environment)]
         else:
-            place = [f"--nodes={PRETENDED}", f"--ranks={PRETENDED}", f"--meeting={folder}/meeting"]
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                port = server.getsockname()[1]
+            place = [
+                f"--nodes={PRETENDED}",
+                f"--ranks={PRETENDED}",
+                f"--port={port}",
+                f"--ended={folder}/ended",
+            ]
             start = [sys.executable, "-m", "pipeline.ranks.launcher", *place]
             commands = [[*start, f"--node={node}", *program] for node in range(PRETENDED)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

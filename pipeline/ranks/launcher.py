@@ -1,11 +1,13 @@
 """Start the ranks of a training program on this node, and end them together.
 
-    python -m pipeline.ranks.launcher --ranks=8 [--nodes=2 --node=1 --address=n1 --meeting=FILE] MODULE ...
+    python -m pipeline.ranks.launcher --ranks=8 MODULE ...
+    ... --ranks=8 --nodes=2 --node=1 --address=n1 --port=20000 --ended=FILE MODULE ...
 
 It does what torchrun does not: it passes SIGTERM and SIGUSR1 on, so that the ranks save their state; it
-passes their exit code on; its last line names the rank that failed first, its node and the cause. The
-launchers of a job's nodes are connected, so when a rank or a node ends early, all end within a minute. If
-this process is killed, its ranks are too.
+passes their exit code on; its last line names the rank that failed first, its node and the cause. If this
+process is killed, its ranks are too. A job on several nodes has a launcher on each; torch's store, at an
+address and a port that all are given, joins their ranks. The first launcher whose ranks fail writes the cause
+to a file that all nodes share, so that the others end with the same exit code and the same last line.
 
 With `--apart` the ranks do not train together but share out items of work (`pipeline.ranks.queue`). Each is
 given one GPU to see. When one fails that is not rank 0, the others go on and make its items.
@@ -16,36 +18,72 @@ import ctypes
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pipeline.protocol.device import wants_gpu
 from pipeline.protocol.ending import CAUSES, SIGNALS, node, signal_name
-from pipeline.protocol.errors import AGAIN, InputError
-from pipeline.ranks.links import End, Links
+from pipeline.protocol.errors import AGAIN, InputError, Passing
 
 LISTENING = "PIPELINE_LISTENING"  # environment: the descriptor at which rank 0 serves the others, on its node
 PR_SET_PDEATHSIG = 1
-TICK = 0.25  # seconds between two looks at the other nodes
+TICK = 0.25  # seconds between two looks at the ranks and at the other nodes' file
 # Seconds that the other ranks have to end by themselves: to say what else failed, or to save.
 GRACE = {AGAIN: 10.0}
 SHORT_GRACE = 2.0
 
 
 @dataclass(frozen=True)
+class End:
+    """How a program ended first: exit code, 0 for all ranks done, and the cause in one line."""
+
+    code: int
+    cause: str
+
+
+@dataclass(frozen=True)
 class Place:
-    """This node among the job's nodes, the first one's address, and the file at which they meet."""
+    """This node among the job's nodes, the address of rank 0's store, and the file with the job's end."""
 
     ranks: int
     nodes: int = 1
     node: int = 0
     address: str = "127.0.0.1"
-    meeting: Path | None = None
+    port: int = 0
+    ended: Path | None = None
     apart: bool = False
+
+    def serve(self) -> socket.socket | None:
+        """Listen for the ranks, on the first node alone: nobody else gets the port before rank 0 serves."""
+        if self.node:
+            return None
+        try:
+            return socket.create_server((self.address if self.nodes == 1 else "", self.port), backlog=1024)
+        except OSError as error:
+            said = os.strerror(error.errno)
+            raise Passing(f"port {self.port} of {node()}: {said}; run the job again") from error
+
+    def read_end(self) -> End | None:
+        """Return how the job ended on another node; None as long as no node has written it."""
+        with suppress(OSError, ValueError):  # none yet, or half of it
+            return End(**json.loads(self.ended.read_text())) if self.ended else None
+        return None
+
+    def write_end(self, end: End) -> End:
+        """Write how the job ended, unless another node has done so before; returns the job's first end."""
+        if self.ended is None or not end.code:
+            return end
+        with suppress(OSError):  # another node was first
+            self.ended.parent.mkdir(parents=True, exist_ok=True)
+            with self.ended.open("x") as file:
+                json.dump(asdict(end), file)
+        return self.read_end() or end
 
 
 class Launcher:
@@ -61,8 +99,8 @@ class Launcher:
         cores = len(os.sched_getaffinity(0))
         if cores < place.ranks:
             print(f"{place.ranks} ranks share {cores} cores on {node()}: docs/cluster.md", file=sys.stderr)
-        self.links = Links(place.nodes, place.node, place.address, place.meeting)
-        server = self.links.server  # made here, so that nobody else gets the port before rank 0 serves
+        server = place.serve()
+        port = server.getsockname()[1] if server else place.port
         self.processes = {}
         for local in range(place.ranks):
             rank, kept = place.node * place.ranks + local, [told]
@@ -72,7 +110,7 @@ class Launcher:
                 "WORLD_SIZE": place.ranks * place.nodes,
                 "LOCAL_WORLD_SIZE": place.ranks,
                 "MASTER_ADDR": place.address,
-                "MASTER_PORT": self.links.port,
+                "MASTER_PORT": port,
                 LISTENING: server.fileno() if server else -1,
                 CAUSES: told,
             }
@@ -95,11 +133,10 @@ class Launcher:
         end = None
         while end is None:
             self._pass_on_signals(TICK)
-            end = self._first_end() or self.links.look()
-        self.links.tell(end)
+            end = self._first_end() or self.place.read_end()
+        end = self.place.write_end(end)
         if end.code:
             self._end_rest(end.code)
-            self.links.close(GRACE[AGAIN])
         return end
 
     def _pass_on_signals(self, seconds: float) -> None:
@@ -211,19 +248,21 @@ def main() -> None:
         ("nodes", int, 1),
         ("node", int, 0),
         ("address", str, "127.0.0.1"),
-        ("meeting", Path, None),
+        ("port", int, 0),
+        ("ended", Path, None),
     ):
         parser.add_argument(f"--{name}", type=kind, default=default)
     parser.add_argument("--apart", action="store_true", help="the ranks share out items of work")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="module and its arguments")
     options = vars(parser.parse_args())
     program = options.pop("program")
-    if options["nodes"] > 1 and options["meeting"] is None:
-        parser.error("several nodes need --meeting, a file in a folder that all of them share")
+    if options["nodes"] > 1 and not (options["port"] and options["ended"]):
+        parser.error("several nodes need --port and --ended, a file in a folder that all of them share")
+    place = Place(**options)
     try:
-        end = Launcher(Place(**options), program).run()
+        end = Launcher(place, program).run()
     except InputError as error:
-        end = End(2, str(error))
+        end = place.write_end(End(2, str(error)))
     if end.code:
         print(f"error: {end.cause}", file=sys.stderr, flush=True)
     sys.exit(end.code)
