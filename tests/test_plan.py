@@ -26,7 +26,6 @@ from pipeline.config.lora import Lora
 from pipeline.plan import costs, power
 from pipeline.plan.__main__ import main
 from pipeline.plan.costs import Gpu, gpu_named
-from pipeline.plan.fitting import settings
 from pipeline.plan.forecast import Assumptions, Planner
 from pipeline.plan.jobs import model_jobs
 from pipeline.plan.refusals import refusals
@@ -245,71 +244,8 @@ def test_a_warning_names_what_does_not_fit(tmp_path: Path, capsys: pytest.Captur
     said = capsys.readouterr().out
     assert "! rl (rl): " in said and "GB do not fit into 42 GB with 10% free" in said
     assert "! rl-small (rl): vLLM's 13 GB hold no sequence: raise launch.gpu_memory" in said
-    assert "! rl-small (rl): the sampler has no room: with the overlay below" in said
+    assert "! rl-small (rl): the sampler has no room; change its `launch` (micro_batch, " in said
     assert "! models.rl-small.prompts: missing" in said
-
-
-SEVEN_ON_ONE = {"models": {"start": {"init": "deepseek-ai/deepseek-math-7b-instruct"}}}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("files", "values", "card"),
-    [(PAPER_7B, {}, "A100-40"), (SINGLE, SEVEN_ON_ONE, "H100"), (SINGLE, SEVEN_ON_ONE, "RTX4090")],
-)
-def test_the_printed_overlay_makes_all_models_fit_and_no_part_of_it_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture, files: list[Path], values: dict, card: str
-) -> None:
-    first = tmp_path / "first.yaml"
-    first.write_text(yaml.safe_dump(values))
-    main(["--configfile", *map(str, [*files, first]), "--gpu", card])
-    said = capsys.readouterr().out
-    overlay = yaml.safe_load(said.split("The smallest overlay with which all models fit:")[1])
-    machines = max(map(int, re.findall(r"--nodes (\d+)\)", said)), default=1)
-    assumed = Assumptions(gpu_named(card), nodes=machines)
-
-    def unfit(changed: dict) -> set[str]:
-        config = config_of([*files, first], changed)  # which refuses what programs would refuse
-        assert not refusals(config)
-        found = Planner(config, assumed).rows()
-        return {row.model for row in found if row.stage != "evaluate" and not row.fits(assumed)}
-
-    assert unfit(overlay) == set()
-    for name, node in overlay["models"].items():
-        for key in node["launch"]:
-            less = {k: value for k, value in node["launch"].items() if k != key}
-            if less.get("offload_optimizer") and key == "zero_stage":
-                continue  # refused without ZeRO 3
-            assert name in unfit({"models": overlay["models"] | {name: {"launch": less}}})
-
-
-@pytest.mark.slow
-def test_what_fits_on_no_card_of_the_kind_says_so(capsys: pytest.CaptureFixture) -> None:
-    main(["--configfile", *map(str, SINGLE), "--gpu", "H100", "--margin", "0.99"])
-    assert "do not fit into 85 GB with 99% free: take a GPU with more memory" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("files", "card"),
-    [
-        (PAPER_7B, "H100"),
-        (ITERATIVE, "H100"),
-        (PAPER_1B, "H100"),
-        (SINGLE, "RTX4090"),
-        (LORA, "RTX4090"),
-        (LORA_7B, "H100"),
-    ],
-    ids=["7b", "iterative", "1.3b", "single-gpu", "lora", "7b-lora"],
-)
-def test_shipped_configurations_take_the_fastest_setting_that_fits(files: list[Path], card: str) -> None:
-    """To 1 %, on one machine of the kind that they name, with the main memory of the Slurm profile."""
-    assumed = Assumptions(gpu_named(card))
-    planner = Planner(config_of(files), assumed)
-    for row in planner.rows():
-        if row.trained and row.stage != "tokens":
-            fastest = min((other for _, other in settings(planner, row.model, 500e9)), key=lambda r: r.hours)
-            assert row.hours <= 1.01 * fastest.hours, (row.model, fastest)
 
 
 def test_adapters_fit_where_the_whole_model_does_not_and_are_counted_by_hand() -> None:

@@ -11,13 +11,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-import yaml
-
 from pipeline.config.root import Config, ConfigError, expand_seeds
 from pipeline.data.rows import HUB
 from pipeline.plan import costs
 from pipeline.plan.costs import gpu_named
-from pipeline.plan.fitting import smallest
 from pipeline.plan.forecast import Assumptions, Forecast, Planner, is_compiled
 from pipeline.plan.jobs import Job, Profile, data_jobs, downloads, model_jobs, orders, token_jobs
 from pipeline.plan.power import Simulation
@@ -31,6 +28,8 @@ from pipeline.report.claims import read_claims
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1, ""))
 PARTS = ("weights", "gradients", "optimiser", "buffers", "activations", "logits", "frozen", "vllm", "cache")
 PARTS += ("other",)
+LARGER = "take a GPU with more memory"
+REMEDY = f"change its `launch` (micro_batch, activation_checkpointing, zero_stage, sleep), or {LARGER}"
 TIMES = ("train", "sample", "network", "save", "data")
 
 
@@ -196,33 +195,16 @@ def heading(assumed: Assumptions) -> str:
 
 
 def notes(planner: Planner, rows: list[Forecast], jobs: list[Job], profile: Profile) -> list[str]:
-    """Return what would be refused, is unknown, or does not fit, and the smallest overlay with which all
-    fits.
-    """
-    assumed, overlay = planner.assumed, {}
+    """Return what would be refused, is unknown, or does not fit."""
+    assumed = planner.assumed
     found = [f"! {line}" for line in refusals(planner.config)]
     found += [f"! {row.model} ({row.stage}): {note}" for row in rows for note in row.notes]
-    for row in rows:
-        if row.fits(assumed):
-            continue
-        memory = (profile.get(f"{row.stage}_model", "mem_mb") or math.inf) * 1e6
-        fitting = smallest(planner, row.model, memory) if row.memory and row.trained else None
+    for row in (row for row in rows if not row.fits(assumed)):
         what = f"{row.peak / 1e9:.1f} GB do not fit into {assumed.gpu.memory / 1e9:.0f} GB with "
         what += f"{assumed.margin:.0%} free"
-        line = f"! {row.model} ({row.stage}): {'the sampler has no room' if row.starved else what}: "
-        if fitting is None:
-            found.append(f"{line}take a GPU with more memory")
-            continue
-        nodes, (keys, best) = fitting
-        overlay |= {row.model: {"launch": keys}} if keys else {}
-        where = f" on {nodes} machines (--nodes {nodes})" if nodes > assumed.nodes else ""
-        how = "with the overlay below" if keys else "as it is"
-        found.append(f"{line}{how}{where} it takes {best.peak / 1e9:.1f} GB and {best.hours:,.1f} hours")
-    found += [f"! {job.name}: {note}" for job in jobs for note in job.notes(profile)]
-    if overlay:
-        text = yaml.safe_dump({"models": overlay}, default_flow_style=None, sort_keys=False, width=120)
-        found.append(f"\nThe smallest overlay with which all models fit:\n\n{text.rstrip()}")
-    return found
+        what = "the sampler has no room" if row.starved else what
+        found.append(f"! {row.model} ({row.stage}): {what}; {REMEDY if row.trained else LARGER}")
+    return found + [f"! {job.name}: {note}" for job in jobs for note in job.notes(profile)]
 
 
 def model_tables(planner: Planner, rows: list[Forecast]) -> list[str]:
