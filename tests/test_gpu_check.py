@@ -22,7 +22,7 @@ def hide(cls, name, path=None, target=None):
 
 PathFinder.find_spec = classmethod(hide)
 """
-PLAIN = ["attention", "loss", "rounding", "compiling", "memory", "utilisation", "widths", "ranks"]
+PLAIN = ["attention", "loss", "rounding", "compiling", "memory", "utilisation", "rl_rows", "ranks"]
 ENGINES = ["zero_1", "zero_2", "zero_3", "sampler", "grpo"]
 LAST = ["single_gpu"]  # test_single_gpu.py runs it
 
@@ -68,11 +68,11 @@ def test_it_goes_on_where_it_was_stopped_and_says_what_is_wrong_with_a_step(
 ) -> None:
     path, made = tmp_path / "cpu.json", {"figures": {"x": 1.0}, "seconds": 1.0}
     steps = {name: made for name in [*PLAIN, *ENGINES, *LAST]}
-    steps |= {"widths": {"error": "killed"}, "zero_1": {"error": "killed"}}
+    steps |= {"rl_rows": {"error": "killed"}, "zero_1": {"error": "killed"}}
     path.write_text(json.dumps({"steps": steps}))
     done = start("--output", tmp_path, **hidden)
     found = json.loads(path.read_text())["steps"]
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
-    assert "No module named 'deepspeed'" in found.pop("zero_1")["error"] and found.pop("widths")["figures"]
-    assert found == {name: step for name, step in steps.items() if name not in ("widths", "zero_1")}
+    assert "No module named 'deepspeed'" in found.pop("zero_1")["error"] and found.pop("rl_rows")["figures"]
+    assert found == {name: step for name, step in steps.items() if name not in ("rl_rows", "zero_1")}
     assert set(re.findall(r"^\| (\w+) \|", done.stdout, re.MULTILINE)) == set(steps)

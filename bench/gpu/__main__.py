@@ -28,7 +28,7 @@ STEPS = {
         "compiling",
         "memory",
         "utilisation",
-        "widths",
+        "rl_rows",
     ),  # transformers
     "nodes": ("ranks",),  # torch
     "engines": ("zero_1", "zero_2", "zero_3", "sampler", "grpo"),  # DeepSpeed, and vLLM for the last two

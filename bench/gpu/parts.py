@@ -6,18 +6,22 @@ os.environ["TORCH_COMPILE_DISABLE"] = "0"  # programs compile nothing on a CPU; 
 import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch
 
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from given.activations import kept_bytes
+from torch._dynamo.utils import counters
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
 from pipeline.plan import costs
-from pipeline.plan.shapes import shape_from
+from pipeline.plan.shapes import shape_from, shape_named
+from pipeline.rl.packed_outputs import Output, PackedOutputs, micro_batches, output_logprobs, split_into_rows
 from pipeline.training.attention import attend, document_arguments
 from pipeline.training.flops import ModelFlops, peak
 from pipeline.training.linear_loss import target_logprobs, weighted_nll
@@ -237,13 +241,68 @@ def utilisation() -> dict[str, float]:
     return found
 
 
-def widths() -> dict[str, float]:
-    """What a new width of rows costs the first time, as RL's micro-batches have them, beside the second."""
-    shape = next(iter(SHAPES.values()))
-    model, first, second = model_of(shape), 0.0, 0.0
-    loss_of(model, tensors_of(make_rows(1))).backward()
-    for width in range(CONTEXT // 4, CONTEXT, CONTEXT // 8):
-        tensors = tensors_of(make_rows(1, width))
-        first += seconds_of(lambda tensors=tensors: loss_of(model, tensors).backward(), times=1)
-        second += seconds_of(lambda tensors=tensors: loss_of(model, tensors).backward())
-    return {"first ms": 1e3 * first / 6, "then ms": 1e3 * second / 6}
+def shipped_model() -> TokenLogprobs:
+    """A random model of the shape of Qwen2.5-0.5B, from which `configs/single-gpu.yaml` starts: grouped
+    queries, biases, tied embeddings; on a CPU a small one of its kind.
+    """
+    shape = shape_named("Qwen2.5-0.5B")
+    if not GPU:
+        shape = replace(shape, layers=2, hidden=56, mlp=96, heads=14, kv_heads=2, head_dim=4, vocabulary=500)
+    keys = {"hidden_size": shape.hidden, "intermediate_size": shape.mlp, "num_hidden_layers": shape.layers}
+    keys |= {"num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads}
+    config = Qwen2Config(**keys, vocab_size=shape.vocabulary, tie_word_embeddings=True)
+    torch.manual_seed(0)
+    with DEVICE:
+        return TokenLogprobs(AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)).train()
+
+
+def outputs_of(steps: int) -> Iterator[PackedOutputs]:
+    """Micro-batches of one and of four rows of RL, `steps` of each: 8 outputs of other lengths to a prompt."""
+    draw = np.random.default_rng(0)
+    for number in range(2 * steps):
+        outputs = []
+        for group in range(16):
+            prompt = draw.integers(0, 400, CONTEXT // 40).tolist()
+            for length in draw.lognormal(np.log(CONTEXT / 16), 0.5, 8).astype(int).clip(2, CONTEXT // 4):
+                tokens = draw.integers(0, 400, length).tolist()
+                outputs.append(Output(group, prompt, tokens, [0.0] * length, [1.0] * length))
+        rows = split_into_rows(outputs, CONTEXT)[: 4 if number % 2 else 1]
+        yield from micro_batches(
+            rows, len(rows), lambda lengths_O: torch.ones(int(lengths_O.sum())), CONTEXT, True
+        )
+
+
+def rl_rows() -> dict[str, float]:
+    """A micro-batch of RL, forward and backward, with one row and with four: plain, then compiled, where rows
+    of other outputs must compile nothing; and how often the host waits for the GPU in one.
+    """
+    found, speed, model = {}, peak(DEVICE, torch.bfloat16), shipped_model()
+    flops = ModelFlops.of(model.model)
+    batches = [packed.to(DEVICE) for packed in outputs_of(3)]
+
+    def step(packed: PackedOutputs) -> None:
+        output_logprobs(model, packed, 1.0).mean().backward()
+        model.zero_grad()
+
+    for way in ("plain", "compiled"):
+        for layer in model.model.base_model.layers if way == "compiled" else ():
+            layer.compile(backend="inductor" if GPU else "aot_eager")
+        for rows in (1, 4):
+            own = [packed for packed in batches if len(packed.tokens_BT) == rows]
+            step(own[0])
+            step(own[1])
+            graphs = counters["stats"]["unique_graphs"]
+            seconds = seconds_of(lambda own=own: step(own[2]))
+            assert counters["stats"]["unique_graphs"] == graphs, "other outputs compile again"
+            flop = flops.passes * (flops.body + flops.head) / flops.passes * own[2].length
+            found |= {
+                f"{way}, rows {rows}: ms": 1e3 * seconds,
+                f"{way}, rows {rows}: MFU": flop / seconds / speed,
+            }
+    if GPU:
+        with warnings.catch_warnings(record=True) as waits:
+            torch.cuda.set_sync_debug_mode("warn")
+            step(batches[-1])
+            torch.cuda.set_sync_debug_mode("default")
+        found["host waits"] = float(len(waits))
+    return found
