@@ -9,7 +9,6 @@ SNIFF_BYTES = 4096
 HTML_TYPES, XML_TYPES = ("text/html", "application/xhtml+xml"), ("text/xml", "application/xml")
 TYPE_END = re.compile(r"[;,\s]+")  # servers repeat types, and forget the semicolon before a charset
 HTML_START = re.compile(rb"<(?:!doctype\s+html|html|head|body|title|div|table|p|h1)\b", re.IGNORECASE)
-META_CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]+)", re.IGNORECASE)
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -17,11 +16,8 @@ BYTE_ORDER_MARKS = (
 )
 BINARY = (b"%PDF-", b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"PK\x03\x04", b"\x7fELF")
 BINARY += (b"OggS", b"ID3", b"RIFF")
-WESTERN = ("cp1252", "iso8859-1", "iso8859-15", "latin-1", "latin_1")  # as Resiliparse names them
-EAST_ASIAN = ("gbk", "gb18030", "gb2312", "big5", "euc_kr", "shift_jis", "euc_jp")
-HAN_WORDS = re.compile("[\u4e00-\u9fff] (?=[\u4e00-\u9fff])")
-MARKUP = re.compile("<[^>]*>")
-SAMPLE, FEW_LETTERS = 20_000, 20  # characters looked at where a declared charset is doubted; least letters
+ISO_2022 = b"\x1b$"  # escape sequence of East Asian text in ASCII bytes
+SAMPLE = 20_000  # bytes in which a double encoding is looked for
 TWICE = re.compile(rb"\xc3(?:\x83\xc2|\xa2\xe2\x82|\xa4\xc2\xb8|\xa7\xc5|\xa5\xc2)")
 TWICE_RUN = re.compile(
     "[\x80-\xff\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]{2,}"
@@ -47,88 +43,22 @@ def decode_text(body: bytes, declared: str | None) -> tuple[str, str]:
     """(text, charset) of a body.
 
     Tried in this order: byte order mark; UTF-8 (a wrong `meta` is common, valid UTF-8 by accident is rare);
-    HTTP header; `meta`; detection. The first that decodes without error wins, else the first known one with
-    replacement characters. A character truncated at the end is dropped. An East Asian or Western charset is
-    doubted if the text would make no sense in it; UTF-8 that was encoded twice is decoded twice.
+    `meta`, else detection; HTTP header. The first that decodes without error wins, else the last known one
+    with replacement characters. A character truncated at the end is dropped. UTF-8 that was encoded twice is
+    decoded twice.
     """
     for mark, charset in BYTE_ORDER_MARKS:
         if body.startswith(mark):
             return body.decode(charset, "replace"), charset.removesuffix("-sig")
-    if charset := _utf_16(body):
-        return body.decode(charset, "replace"), charset
-    candidates = [declared, _meta_charset(body)]
-    if body.isascii():
-        shifted = [name for name in candidates if name and name.lower().startswith(("iso-2022", "hz"))]
-        for name in [*shifted, detect_encoding(body)] if shifted or b"\x1b$" in body else ():
-            if (text := _decode_exactly(body, name)) is not None:
-                return text, name
-        return body.decode("ascii"), "utf-8"
-    known = ["utf-8", *(map_encoding_to_html5(name, fallback_utf8=False) for name in candidates if name)]
-    for name in (*known, ""):
-        charset = name if name != "" else detect_encoding(body)  # slow: only where nothing else fits
-        if charset and (text := _decode_exactly(body, charset)) is not None:
-            if charset == "utf-8":
-                middle = body if len(body) < 2 * SAMPLE else body[len(body) // 3 :][:SAMPLE]
-                return _decode_again(text) if TWICE.search(middle) else text, charset
-            return _doubt(body, text, charset)
-    charset = next((name for name in known[1:] if name), None) or detect_encoding(body) or "utf-8"
-    return bytes_to_str(body, charset, errors="replace", fallback_encodings=()), charset
-
-
-def _utf_16(body: bytes) -> str:
-    """Tell the kind of UTF-16 without a byte order mark; empty if the bytes are not mostly of it."""
-    start = body[:1000]
-    for charset, zeros in (("utf-16-le", start[1::2]), ("utf-16-be", start[::2])):
-        if len(start) > 20 and zeros.count(0) > 0.4 * len(zeros) and start.count(0) < 0.6 * len(start):
-            return charset
-    return ""
-
-
-def _doubt(body: bytes, text: str, charset: str) -> tuple[str, str]:
-    """(text, charset), in the detected charset if the declared one gives characters that nobody writes."""
-    best = _common_share(text, charset) if charset in EAST_ASIAN else 0.0
-    if charset not in WESTERN and charset not in EAST_ASIAN or best >= 0.75:
-        return text, charset
-    detected = detect_encoding(body)
-    if charset in WESTERN:
-        sample = MARKUP.sub(" ", text)[:SAMPLE]
-        letters = [letter for letter in sample if letter > "~" and letter.isalpha()]
-        if len(letters) < FEW_LETTERS or detected in WESTERN:  # quotes and dashes are no evidence
-            return text, charset
-        if detected not in EAST_ASIAN and (other := _decode_exactly(body, detected)) is not None:
-            return other, detected
-    for name in dict.fromkeys((detected, *EAST_ASIAN)):
-        other = _decode_exactly(body, name) if name in EAST_ASIAN and name != charset else None
-        if other is not None and (share := _common_share(other, name)) > max(best + 0.1, 0.6):
-            best, text, charset = share, other, name
-    return text, charset
-
-
-def _common_share(text: str, charset: str) -> float:
-    """Share of East Asian letters that are common: kana, Korean syllables, the first level of GB and Big5.
-
-    Korean read as Chinese has spaces between its words, and Japanese has kana: such a reading counts half.
-    """
-    letters = [letter for letter in text if letter > "\u2e7f" or letter.isalpha() and letter > "~"][:1000]
-    if not letters:
-        return 1.0
-    share = sum(map(_is_common, letters)) / len(letters)
-    kana = sum("\u3041" <= letter <= "\u30ff" for letter in letters)
-    chinese = charset.startswith(("gb", "big5"))
-    spaced = len(HAN_WORDS.findall(text[:5000])) > 0.1 * len(letters)
-    return share / 2 if chinese and (spaced or kana > 0.1 * len(letters)) else share
-
-
-def _is_common(character: str) -> bool:
-    if "\u3001" <= character <= "\u30ff" or "\uff01" <= character <= "\uff5e":
-        return True
-    for charset, first, last in (("gb2312", 0xB0, 0xD7), ("big5", 0xA4, 0xC6), ("euc-kr", 0xB0, 0xC8)):
-        try:
-            if first <= character.encode(charset)[0] <= last:
-                return True
-        except UnicodeEncodeError:
-            continue
-    return False
+    if ISO_2022 not in body and (text := _decode_exactly(body, "utf-8")) is not None:
+        middle = body if len(body) < 2 * SAMPLE else body[len(body) // 3 :][:SAMPLE]
+        return _decode_again(text) if TWICE.search(middle) else text, "utf-8"
+    charset = detect_encoding(body, from_html_meta=True)
+    header = map_encoding_to_html5(declared, fallback_utf8=False) if declared else None
+    for name in filter(None, (charset, header)):
+        if (text := _decode_exactly(body, name)) is not None:
+            return text, name
+    return bytes_to_str(body, header or charset, errors="replace", fallback_encodings=()), header or charset
 
 
 def _decode_again(text: str) -> str:
@@ -158,8 +88,3 @@ def _decode_exactly(body: bytes, charset: str) -> str | None:
         return codecs.getincrementaldecoder(name)().decode(body)
     except (UnicodeError, LookupError):
         return None
-
-
-def _meta_charset(body: bytes) -> str | None:
-    match = META_CHARSET.search(body[:SNIFF_BYTES])
-    return match[1].decode("ascii") if match else None
