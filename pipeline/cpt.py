@@ -2,7 +2,7 @@
 
 Inputs: `tokens` (a mixture's token files), and `parent` or `init` (folder or hub id) unless training starts
 from scratch. Output: a model folder. Our choices, where the paper is silent: gradient clipping, AdamW's
-epsilon, and no attention across the documents of a sequence (`isolate_documents`).
+epsilon, and no attention across the documents of a sequence.
 """
 
 import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
@@ -48,7 +48,7 @@ def run(stage: Stage[CptSection]) -> Counts:
             f"{section.batch_tokens}, {section.context}"
         )
     tokenizer = load_tokenizer(folder / "tokenizer")
-    mixture = Mixture(folder, section.context, section.seed, section.isolate_documents)
+    mixture = Mixture(folder, section.context, section.seed)
     schedule = multi_step(section.learning_rate, steps, section.warmup_steps, section.drops)
     kept = {step: str(tokens) for step, tokens in section.kept.items()}
     plan = TrainingPlan(mixture.row, steps, batch, schedule, mixture.names, kept=kept)

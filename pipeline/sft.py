@@ -11,9 +11,7 @@ import pipeline.training.environment  # noqa: F401  # isort: skip  # before torc
 import json
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -55,18 +53,6 @@ def with_suffix(row: dict[str, Any], turns: Turns, section: SftSection) -> Turns
     return messages
 
 
-@dataclass
-class LeftOut:
-    """Examples that are not trained on: count and first place by reason."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    places: dict[str, str] = field(default_factory=dict)
-
-    def add(self, reason: str, place: str) -> None:
-        self.counts[reason] += 1
-        self.places.setdefault(reason, place)
-
-
 def encode_example(row: dict[str, Any], tokenizer: Any, section: SftSection) -> Example:
     """Return an example as token ids. Raises InputError if it is malformed or has no assistant message."""
     try:
@@ -78,40 +64,32 @@ def encode_example(row: dict[str, Any], tokenizer: Any, section: SftSection) -> 
 
 
 def encode_examples(
-    sources: list[str], tokenizer: Any, section: SftSection, left_out: LeftOut
+    sources: list[str], tokenizer: Any, section: SftSection, too_long: list[str]
 ) -> Iterator[Example]:
-    """Yield each example as token ids; the section says what happens to malformed and too long ones."""
+    """Yield each example as token ids; add to `too_long` where those stand that the context does not hold.
+    Raises InputError for a malformed one.
+    """
     for source in sources:
         for place, row in read_rows(source):
             try:
                 row = renamed(place, row, section.fields)
                 ids, own = encode_example(row, tokenizer, section)
             except InputError as error:
-                told = f"{place}: {str(error).removeprefix(f'{place}: ')}"
-                if section.malformed == "error":
-                    raise InputError(told) from error
-                left_out.add("malformed", told)
-                continue
+                raise InputError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from error
             if len(ids) <= section.context:
                 yield ids, own
-            elif section.too_long == "split":
-                cuts = range(section.context, len(ids), section.context)
-                pieces = zip(np.split(ids, cuts), np.split(own, cuts), strict=True)
-                yield from (piece for piece in pieces if piece[1][1:].any())
-            elif section.too_long == "skip":
-                left_out.add("too_long", f"{place}: {len(ids)} tokens")
             else:
-                raise InputError(f"{place}: {len(ids)} tokens, sft.context is {section.context}")
+                too_long.append(f"{place}: {len(ids)} tokens")
 
 
 class Examples(Sequence[Example]):
     """The examples in a token file, in which a number is twice a token's id, plus one if the assistant wrote
-    it. `left_out`: how many are not there, by reason.
+    it. `too_long`: how many are not there.
     """
 
     def __init__(self, folder: Path) -> None:
         facts = json.loads((folder / FACTS).read_text())
-        self.left_out: dict[str, int] = facts["left_out"]
+        self.too_long: int = facts["too_long"]
         self.file = TokenFile(folder / TOKENS, facts["dtype"])
         self.lengths = np.diff(self.file.ends, prepend=np.uint64(0)).astype(np.int64)
 
@@ -127,16 +105,17 @@ class Examples(Sequence[Example]):
 def write_examples(folder: Path, sources: list[str], tokenizer: Any, section: SftSection) -> int:
     """Tokenise the examples of `sources` into `folder`, on disk when this returns; returns their number.
 
-    Says in one line for each reason how many are left out. Raises InputError if none is left.
+    Says in one line how many are too long. Raises InputError if none is left.
     """
-    left_out, dtype = LeftOut(), token_type(2 * len(tokenizer))
+    too_long: list[str] = []
+    dtype = token_type(2 * len(tokenizer))
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     with Progress("sft: tokenised", None, unit="example") as progress:
 
         def batches() -> Iterator[list[np.ndarray]]:
-            examples = encode_examples(sources, tokenizer, section, left_out)
+            examples = encode_examples(sources, tokenizer, section, too_long)
             while batch := [2 * ids + own for ids, own in islice(examples, EXAMPLES_PER_BATCH)]:
                 enter("data")
                 yield batch
@@ -145,9 +124,9 @@ def write_examples(folder: Path, sources: list[str], tokenizer: Any, section: Sf
         count, _ = write_tokens(partial / TOKENS, batches(), dtype)
     if not count:
         raise InputError(f"sft: no example to train on in {', '.join(sources) or 'sft.data'}")
-    for reason, number in left_out.counts.items():
-        print(f"sft: {number} examples {reason}, first {left_out.places[reason]}", file=sys.stderr)
-    write_json(partial / FACTS, {"dtype": dtype, "left_out": left_out.counts})
+    if too_long:
+        print(f"sft: {len(too_long)} examples too long, first {too_long[0]}", file=sys.stderr)
+    write_json(partial / FACTS, {"dtype": dtype, "too_long": len(too_long)})
     flush([*partial.iterdir(), partial])
     put_in_place(partial, folder)
     return count
@@ -213,8 +192,7 @@ def run(stage: Stage[SftSection]) -> Counts:
     return {
         **counts,
         "examples": len(examples),
-        "too_long": examples.left_out.get("too_long", 0),
-        "malformed": examples.left_out.get("malformed", 0),
+        "too_long": examples.too_long,
         "passes": rows.passes,
     }
 

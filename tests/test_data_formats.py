@@ -94,15 +94,15 @@ def test_fine_tuning_rows(example: Any, tmp_path: Path) -> None:
     from tiny_model import save_tiny_model
 
     from pipeline.config.sft import SftSection
-    from pipeline.sft import LeftOut, encode_examples
+    from pipeline.sft import encode_examples
     from pipeline.training.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(save_tiny_model(tmp_path / "model", seed=0))
     path = example("sft.jsonl")
     assert {row["format"] for row in rows(path)} == set(SftSection().suffix)
-    left_out = LeftOut()
-    found = list(encode_examples([str(path)], tokenizer, SftSection(context=4096), left_out))
-    assert len(found) == len(rows(path)) and not left_out.counts
+    too_long: list[str] = []
+    found = list(encode_examples([str(path)], tokenizer, SftSection(context=4096), too_long))
+    assert len(found) == len(rows(path)) and not too_long
     ids, own = found[-1]  # tool: what the program printed is not learnt
     learnt = tokenizer.decode(ids[own])
     assert "print(7 + 8)" in learnt and "```output\nThe answer" in learnt.replace("\n\n", "\n")

@@ -169,14 +169,14 @@ def test_damaged_inputs_of_programs(name: str, tmp_path: Path, capfd: pytest.Cap
 
 def test_damaged_fine_tuning_rows(tmp_path: Path) -> None:
     from pipeline.config.sft import SftSection
-    from pipeline.sft import LeftOut, encode_examples
+    from pipeline.sft import encode_examples
     from pipeline.training.tokenizer import load_tokenizer
     from tests.tiny_model import save_tiny_model
 
     tiny, section = load_tokenizer(save_tiny_model(tmp_path / "model", seed=0)), SftSection(context=512)
 
     def read(path: Path) -> None:
-        list(encode_examples([str(path)], tiny, section, LeftOut()))
+        list(encode_examples([str(path)], tiny, section, []))
 
     reading("sft.jsonl", 80, tmp_path / "sft.jsonl", read)
 

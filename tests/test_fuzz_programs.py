@@ -106,7 +106,7 @@ def test_fine_tuning_starts_from_damaged_examples_and_sections(
     files = [tmp_path / "in/sft.jsonl", tmp_path / "in/section.json"]
     files[0].parent.mkdir()
     write(files[0], EXAMPLES["sft.jsonl"].encode())
-    section = {"context": 256, "steps": 2, "batch": 2, "suffix": {}, "precision": "fp32", "too_long": "skip"}
+    section = {"context": 256, "steps": 2, "batch": 2, "suffix": {}, "precision": "fp32"}
     write(files[1], json.dumps(section).encode())
     words = ["--input", f"data={files[0]}", "--input", f"init={model}", "--config", f"@{files[1]}"]
     found = program_failures("sft", 40, files, program("sft", SftSection, sft.run), words, capfd)

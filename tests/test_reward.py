@@ -58,7 +58,7 @@ def test_packed_scores_equal_scores_one_by_one(tiny):
     model = RewardModel(load_trunk(tiny, "fp32")).eval()
     torch.manual_seed(0)
     torch.nn.init.normal_(model.head.weight)
-    scorer = StepScorer(model, tokenizer, {"split": "line", "target": "process"})
+    scorer = StepScorer(model, tokenizer, {"target": "process"})
     prompts = [
         tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("Q: 3+4?", "Question", "q")
     ]

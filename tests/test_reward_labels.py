@@ -38,23 +38,21 @@ def ids_of(tokenizer: Any, text: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("split", "text", "steps"),
+    ("text", "steps"),
     [
-        ("line", "3+4=7\n7-2=5\n\nThe answer is 5.", ["3+4=7\n", "7-2=5\n\n", "The answer is 5."]),
-        ("line", "\n\n", []),
-        ("line", "one \n ", ["one \n "]),
-        ("sentence", "It is 3.5 now. Then 4! So 7.", ["It is 3.5 now. ", "Then 4! ", "So 7."]),
-        ("sentence", "先有3个。再加4个。", ["先有3个。", "再加4个。"]),
+        ("3+4=7\n7-2=5\n\nThe answer is 5.", ["3+4=7\n", "7-2=5\n\n", "The answer is 5."]),
+        ("\n\n", []),
+        ("one \n ", ["one \n "]),
     ],
 )
-def test_steps_joined_are_the_text(split, text, steps):
-    assert split_steps(text, split) == steps
+def test_steps_joined_are_the_text(text, steps):
+    assert split_steps(text) == steps
 
 
 def test_special_tokens_belong_to_no_step(tokenizer):
     tokens = ids_of(tokenizer, "a=1\nb=2\nend") + [tokenizer.eos_token_id]
-    assert locate_steps(tokenizer, tokens, "line") == [("a=1\n", 3), ("b=2\n", 7), ("end", 10)]
-    assert locate_steps(tokenizer, [tokenizer.eos_token_id], "line") == []
+    assert locate_steps(tokenizer, tokens) == [("a=1\n", 3), ("b=2\n", 7), ("end", 10)]
+    assert locate_steps(tokenizer, [tokenizer.eos_token_id]) == []
 
 
 @pytest.fixture(scope="module")
@@ -74,20 +72,19 @@ def byte_level() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("split", "text", "steps"),
+    ("text", "steps"),
     [
-        ("line", "a\n b\nd", ["a\n ", "b\n", "d"]),
-        ("line", "a=7\nb=7", ["a=7\n", "b=7"]),
-        ("line", "a\n\nd", ["a\n\n", "d"]),
-        ("line", "a\ncd", ["a\n", "cd"]),
-        ("sentence", "先有3个。再加4个。", ["先有3个。", "再加4个。"]),
-        ("sentence", "It is 3. b", ["It is 3. ", "b"]),
+        ("a\n b\nd", ["a\n ", "b\n", "d"]),
+        ("a=7\nb=7", ["a=7\n", "b=7"]),
+        ("a\n\nd", ["a\n\n", "d"]),
+        ("a\ncd", ["a\n", "cd"]),
+        ("先有3个\n再加4个", ["先有3个\n", "再加4个"]),
     ],
 )
-def test_each_step_ends_in_its_own_token_whatever_the_tokenizer_merges(byte_level, split, text, steps):
+def test_each_step_ends_in_its_own_token_whatever_the_tokenizer_merges(byte_level, text, steps):
     """A prefix up to a step's end must hold the whole step and nothing of the next one's words."""
     tokens = [*byte_level(text)["input_ids"], byte_level.eos_token_id]
-    found = locate_steps(byte_level, tokens, split)
+    found = locate_steps(byte_level, tokens)
     assert [step for step, _ in found] == steps
     shown, before = 0, ""
     for step, end in found:
@@ -138,7 +135,7 @@ def scripted(tokenizer, script: dict[str, list[str]]) -> tuple[SolutionSampler, 
 def labeller_of(tokenizer, script: dict[str, list[str]]) -> tuple[Labeller, ScriptedEngine]:
     """A labeller whose policy completes its own solutions."""
     sampler, engine = scripted(tokenizer, script)
-    return Labeller(sampler.section, sampler, sampler, {"q": ids_of(tokenizer, "Q")}), engine
+    return Labeller(sampler.section, sampler), engine
 
 
 def labels(labeller: Labeller, tokenizer) -> list[Solution]:
@@ -176,11 +173,10 @@ def test_labelling_stops_after_a_batch_on_a_signal_and_goes_on_from_there(tokeni
     start_process_group()
     items = [Item(f"q{number}", "3+4?", "7") for number in range(3)]
     prompts = [ids_of(tokenizer, "Q")] * 3
-    own = dict(zip((item.id for item in items), prompts, strict=True))
     sampler, engine = scripted(tokenizer, SOLUTIONS | completions("Q"))
     section = RewardSection(**(sampler.section.model_dump() | {"label_batch": 1}))
     stage = open_stage(tmp_path, section, {}, "rm")
-    labeller = Labeller(section, sampler, sampler, own)
+    labeller = Labeller(section, sampler)
     monkeypatch.setattr(ending, "_received", signals := [])
     grade = labeller._verdicts
     monkeypatch.setattr(labeller, "_verdicts", lambda *words: signals.append(signal.SIGTERM) or grade(*words))
@@ -191,16 +187,6 @@ def test_labelling_stops_after_a_batch_on_a_signal_and_goes_on_from_there(tokeni
     signals.clear()
     assert len(label_all(stage, Queue(), labeller, items, prompts)) == 3 * len(LABELS)
     assert engine.asked.count("Q") == 3
-
-
-def test_a_completer_uses_its_own_tokens_and_format(tokenizer, byte_level):
-    policy, asked = scripted(tokenizer, SOLUTIONS)
-    completer, completed = scripted(byte_level, completions("other: "))
-    labeller = Labeller(policy.section, policy, completer, {"q": byte_level("other: ")["input_ids"]})
-    found = labels(labeller, tokenizer)
-    assert [(s.count, s.right, s.hard, s.soft) for s in found] == LABELS
-    assert asked.asked == ["Q"] and sorted(completed.asked) == ["other: 3+4=7\n", "other: 3+4=8\n"]
-    assert [tokenizer.decode(s.tokens[: s.ends[0] + 1]) for s in found] == ["3+4=7\n", "3+4=8\n", "3+4=7\n"]
 
 
 def peak_of(work: Callable[[], object]) -> int:
@@ -253,7 +239,7 @@ def test_the_memory_of_labels_does_not_grow_with_their_number(tmp_path):
 def test_an_outcome_model_needs_no_completions(tokenizer):
     sampler, engine = scripted(tokenizer, SOLUTIONS)
     sampler.section = RewardSection(**(sampler.section.model_dump() | {"target": "outcome"}))
-    found = labels(Labeller(sampler.section, sampler, sampler, {}), tokenizer)
+    found = labels(Labeller(sampler.section, sampler), tokenizer)
     assert engine.asked == ["Q"]
     whole = [(s.count, s.steps, s.hard, s.soft) for s in found]
     assert whole[:2] == [(2, [GOOD], [1], [1.0]), (1, [BAD], [0], [0.0])]

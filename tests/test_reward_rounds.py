@@ -52,4 +52,3 @@ def test_a_change_reaches_the_rounds_after_it_and_no_other():
     assert changed(rm_0={"completions": 3}) == everything
     assert changed(grpo_1={"kl_coefficient": 0.1}) == everything - {"rm-0"}
     assert changed(rm_1={"replay": 0.2}) == {"rm-1", "grpo-2", "rm-2"}
-    assert changed(rm_1={"completer": "instruct"}) == {"rm-1", "grpo-2", "rm-2"}

@@ -225,7 +225,7 @@ def reward_model(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     model = RewardModel(load_trunk(policy, "fp32"))
     torch.nn.init.normal_(model.head.weight)
     folder = tmp_path_factory.mktemp("prm")
-    settings = {"split": "line", "target": "process", "labels": "hard", "suffix": {}}
+    settings = {"target": "process", "labels": "hard", "suffix": {}}
     tokenizer = AutoTokenizer.from_pretrained(policy)
     save_reward_model(folder, model, model.state_dict(), tokenizer, settings)
     return folder
@@ -244,15 +244,12 @@ def test_process_supervision_with_replaced_groups_and_votes_in_training_on_two_f
         "steps": 20,
         "token_budget": 500,
         "iteration": 2,
-        "evaluation_samples": 4,
     }
     finished(start(policy, tmp_path, changes=changes, reward_model=reward_model, evaluation=asked))
     log, votes = (read_lines(tmp_path / f"data/{name}.jsonl") for name in ("metrics", "evaluation"))
     assert sum(row["sampled_tokens"] for row in log[:-1]) < 500 <= sum(row["sampled_tokens"] for row in log)
     assert all(0 < row["reward_model"] < 1 and row["logprob_gap_max"] <= 5e-5 for row in log)
     for row in votes:
-        assert set(row["maj@k"]) == set(row["pass@k"]) == {"1", "2", "4"}
-        assert row["maj@k"]["1"] == pytest.approx(row["pass@k"]["1"])
         of = row["accuracy_of"]  # evaluation_questions are 8: 2 of the first file and 6 of the second
         assert set(of) == {"few", "many"} and 2 * of["few"] + 6 * of["many"] == pytest.approx(
             8 * row["accuracy"]

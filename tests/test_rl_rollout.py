@@ -66,7 +66,7 @@ def test_ranks_of_one_sampler_ask_the_same_held_out_questions(
 
         monkeypatch.setattr(explorer, "dist", SimpleNamespace(all_gather_object=gather))
         sampler = object.__new__(explorer.Explorer)
-        facts = {"rank": rank, "ranks": 4, "shared": 2, "section": RlSection(evaluation_samples=0)}
+        facts = {"rank": rank, "ranks": 4, "shared": 2, "section": RlSection()}
         vars(sampler).update(
             facts,
             stage=SimpleNamespace(counters=Counter()),

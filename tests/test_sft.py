@@ -15,7 +15,6 @@ from pipeline.sft import (
     EXAMPLES_PER_BATCH,
     Epochs,
     Examples,
-    LeftOut,
     encode_examples,
     tokenised,
     write_examples,
@@ -107,14 +106,13 @@ def test_examples_are_tokenised_once_a_run_and_again_where_the_files_are_damaged
 def test_long_and_broken_examples_are_counted_or_named(folder, tmp_path):
     tokenizer, path = load_tokenizer(folder / "model"), tmp_path / "sft.jsonl"
 
-    def encode(sources: list[str], **keys: str) -> tuple[list, LeftOut]:
-        left_out, section = LeftOut(), SftSection(context=30, suffix={}, **keys)
-        return list(encode_examples(sources, tokenizer, section, left_out)), left_out
+    def encode(sources: list[str]) -> tuple[list, list[str]]:
+        too_long: list[str] = []
+        section = SftSection(context=30, suffix={})
+        return list(encode_examples(sources, tokenizer, section, too_long)), too_long
 
     long = write_rows(path, [("user", "x" * 40), ("assistant", "y")])
-    assert encode(long)[0] == [] and encode(long)[1].counts == {"too_long": 1}
-    with pytest.raises(InputError, match="line 1: 62 tokens, sft.context is 30"):
-        encode(long, too_long="error")
+    assert encode(long) == ([], [f"{path}: line 1: 62 tokens"])
     broken = {
         "line 2: unknown role 'tool'": [("user", "x"), ("tool", "y")],
         "line 2: no assistant message": [("user", "x")],
@@ -124,23 +122,9 @@ def test_long_and_broken_examples_are_counted_or_named(folder, tmp_path):
         source = write_rows(path, [("user", "1"), ("assistant", "2")], turns)
         with pytest.raises(InputError, match=words):
             encode(source)
-        kept, left_out = encode(source, malformed="skip")
-        assert len(kept) == 1 and left_out.counts == {"malformed": 1}
-        assert words in left_out.places["malformed"]
     path.write_text('{"text": "x"}')
     with pytest.raises(InputError, match="line 1: not an example"):
         encode([str(path)])
-
-
-def test_a_split_example_keeps_every_word_of_its_answer(folder, tmp_path):
-    tokenizer, answer = load_tokenizer(folder / "model"), "".join(map(str, range(40)))
-    source = write_rows(tmp_path / "sft.jsonl", [("user", "x"), ("assistant", answer)])
-    write_examples(
-        tmp_path / "pieces", source, tokenizer, SftSection(context=30, suffix={}, too_long="split")
-    )
-    pieces = list(Examples(tmp_path / "pieces"))
-    assert len(pieces) == 4 and all(len(ids) <= 30 for ids, _ in pieces)
-    assert tokenizer.decode(np.concatenate([ids[own] for ids, own in pieces])) == f" {answer}</s>"
 
 
 def test_untrainable_inputs_are_refused_before_training(folder, tmp_path):

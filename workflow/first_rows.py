@@ -99,6 +99,4 @@ def _examples(source: str, section: SftSection) -> Iterator[Any]:
         try:
             yield read_messages(renamed(place, row, section.fields), section.row_format)
         except InputError as error:
-            if section.malformed == "error":
-                raise InputError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from error
-            yield None  # one more row
+            raise InputError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from error

@@ -32,7 +32,7 @@ def _train(graph: Instances, name: str, node: ModelNode) -> None:
         inputs.append(("init", _init(graph, name)))
     if node.stage == "cpt":
         inputs.append(("tokens", Result(f"tokens/{node.mixture}")))
-    for key in ("policy", "completer", "reward_model"):
+    for key in ("policy", "reward_model"):
         if getattr(node, key):
             inputs.append((key, _model(graph, getattr(node, key))))
     section = graph.config.model_sections[name]

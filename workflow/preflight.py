@@ -30,7 +30,7 @@ from workflow.instances import HUB_ID, Instance
 
 HUB_SECONDS = 5.0
 # Inputs that may be of the hub.
-MODELS = ("init", "parent", "model", "policy", "completer", "reward_model", "tokenizer")
+MODELS = ("init", "parent", "model", "policy", "reward_model", "tokenizer")
 TEXTS = ("crawl", "corpus", "tokens")  # stages whose inputs are texts to learn from
 SOURCE_NAME = re.compile(r"hub:[^@:]*(?::[^@:/]*)?(?:@[^:]*)?")  # without the path of a file
 PARTS = {

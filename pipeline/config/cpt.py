@@ -32,9 +32,6 @@ class CptSection(Section):
     )
     batch_tokens: int = key(10_000_000, "one optimiser step; tokens", paper="10M (2.3); 4M, 1.3B (2.2)", ge=1)
     context: int = key(4096, "length of a packed sequence; tokens", paper="4K (2.2, 2.3)", ge=8)
-    isolate_documents: bool = key(
-        True, "no attention across documents of a sequence, positions restart; false: plain concatenation"
-    )
     learning_rate: float = key(4.2e-4, "peak", paper="4.2e-4 (2.3); 5.3e-4, 1.3B (2.2)", gt=0)
     warmup_steps: int = key(
         2000, "linear rise, the peak comes after it; steps", paper="2,000, shape not stated (2.2)", ge=0

@@ -49,7 +49,7 @@ class LaunchSection(Section):
     )
     gpu_memory: float = key(
         0.4,
-        "rl, and reward with a completer: share of a GPU's memory that vLLM may take beside a training rank",
+        "rl: share of a GPU's memory that vLLM may take beside a training rank",
         gt=0,
         lt=1,
     )

@@ -36,7 +36,6 @@ class RewardSection(Section):
     max_tokens: int = key(
         1024, "longest solution, and longest completed solution; tokens", paper="1024 (4.2)", ge=1
     )
-    split: Literal["line", "sentence"] = key("line", "where a step ends")
     target: Literal["process", "outcome"] = key(
         "process", "what is learnt: each step's label, or the final answer's only"
     )

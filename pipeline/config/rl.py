@@ -214,9 +214,6 @@ class RlSection(Section):
     )
     evaluation_questions: int = key(200, "first held-out questions only", ge=1)
     evaluate_every: int = key(200, "steps between two evaluations", paper="200 (Figure 5)", ge=1)
-    evaluation_samples: int = key(
-        0, "samples per held-out question for Maj@K and Pass@K in training; 0: greedy only", ge=0
-    )
     rollouts: str | None = key(
         None,
         "folder of rollouts of an earlier run: train on them, without a sampler and evaluations",

@@ -33,7 +33,6 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "configs/benchmarks"
 ROLES = {
     "parent": MODEL_STAGES,
     "policy": ("sft", "rl"),
-    "completer": ("sft", "rl"),
     "reward_model": ("reward",),
 }
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -71,9 +70,6 @@ class ModelNode(Section):
     train: bool = key(True, "false: use `init` as it is, for evaluation or as a parent")
     mixture: str | None = key(None, "cpt: name of the mixture it is trained on")
     policy: str | None = key(None, "reward: name of the model whose solutions are labelled")
-    completer: str | None = key(
-        None, "reward: name of the model that completes the steps of the policy's solutions; null: the policy"
-    )
     reward_model: str | None = key(
         None, "rl: name of the reward model, where the section's reward weights ask for one"
     )

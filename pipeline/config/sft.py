@@ -38,14 +38,6 @@ class SftSection(Section):
         "random: each example goes into the first row with room; best_fit: into the fullest, longest first",
         paper="concatenated at random (3.2)",
     )
-    too_long: Literal["skip", "split", "error"] = key(
-        "skip",
-        "an example longer than the context: leave it out and count it, split it, or stop the run",
-    )
-    malformed: Literal["skip", "error"] = key(
-        "error",
-        "an example with an unknown role, wrong turns or no answer: leave out and count it, or stop the run",
-    )
     loss_mean: Literal["token", "example"] = key(
         "example",
         "mean over an example's tokens, then over the examples; token: over all of a batch's tokens",

@@ -47,10 +47,9 @@ def _reward(config: Config, node: ModelNode, section: Any) -> Iterator[str]:
         yield "prompts: missing"
     parent = config.models.get(node.parent)
     if parent is not None and parent.stage == "reward" and parent.train:
-        before = config.model_sections[node.parent]
-        for key in ("target", "split"):
-            if getattr(before, key) != getattr(section, key):
-                yield f"{key}: {getattr(section, key)}, but {node.parent} has {getattr(before, key)}"
+        before = config.model_sections[node.parent].target
+        if before != section.target:
+            yield f"target: {section.target}, but {node.parent} has {before}"
 
 
 def _rl(config: Config, node: ModelNode, section: Any) -> Iterator[str]:

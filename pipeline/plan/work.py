@@ -85,14 +85,13 @@ def _reward(config: Config, name: str, section: Any, solution_steps: int) -> Wor
     completions = 0 if section.target == "outcome" else solutions * (solution_steps - 1)
     continues = node.parent is not None and config.models[node.parent].stage == "reward"
     examples = solutions * (1 - section.held_out) / (1 - section.replay if continues else 1)
-    policy, own = shape_of(config, node.policy), node.completer is not None
-    completer = shape_of(config, node.completer or node.policy)
+    policy = shape_of(config, node.policy)
     tokens = examples * min(length, section.context) * section.epochs
     steps = max(1, examples * section.epochs / section.batch)
     rows = max(1, round(tokens / steps / section.context))
     work = Work(shape_of(config, name), tokens, steps, rows, section.context, head=False)
     work.sampled = [(policy, length, solutions * length, True)]
-    work.sampled += [(completer, length, completions * section.completions * length / 2, own)]
+    work.sampled += [(policy, length, completions * section.completions * length / 2, False)]
     return work
 
 

@@ -2,8 +2,8 @@
 
 Inputs: `parent` (or `init`), a language model whose trunk is trained, or an earlier reward model whose
 training continues (4.1.4) with a replay of the labels in `history`; `policy`, whose solutions are labelled;
-optionally `completer`; `prompts`, questions with answers. Output: the reward model's folder, `labels.jsonl`,
-`replay.jsonl`, `metrics.json`, and `metrics.jsonl` with a line per step.
+`prompts`, questions with answers. Output: the reward model's folder, `labels.jsonl`, `replay.jsonl`,
+`metrics.json`, and `metrics.jsonl` with a line per step.
 """
 
 import json
@@ -66,45 +66,24 @@ def load_questions(stage: Stage[RewardSection]) -> list[Item]:
     return load("reward.prompts", node, sources)
 
 
-def make_sampler(stage: Stage[RewardSection], model: str, longest: int, alone: bool) -> SolutionSampler:
-    """Make a sampler whose engine has room for a prompt of `longest` tokens and two solutions.
+def make_labeller(stage: Stage[RewardSection], policy: str, prompts: Sequence[Sequence[int]]) -> Labeller:
+    """Make a labeller whose engine has room for the longest prompt and two solutions.
 
-    Keep it until the process ends, because shutting down vLLM destroys the process group. One that is `alone`
-    takes the GPU, which is empty before training, and sleeps then. Of two engines in a process vLLM lets none
-    sleep: they share `launch.gpu_memory`, beside which the model is trained.
+    Keep it until the process ends, because shutting down vLLM destroys the process group. The engine takes
+    the GPU, which is empty before training, and sleeps then.
     """
     section = stage.config
-    context = min(context_length(model), longest + 2 * section.max_tokens)
+    context = min(context_length(policy), max(map(len, prompts)) + 2 * section.max_tokens)
 
     def start() -> Any:
         from pipeline.training.generation import Generator
 
         dtype = "bfloat16" if section.precision == "bf16" else "float32"
-        share = LABELLING_SHARE if alone else float(stage.launch.get("gpu_memory", 0.4)) / 2
-        limits = {"dtype": dtype, "max_model_len": context, "gpu_memory": share, "sleep": alone}
-        return Generator(model, seed=section.seed, **limits)
+        limits = {"dtype": dtype, "max_model_len": context, "gpu_memory": LABELLING_SHARE, "sleep": True}
+        return Generator(policy, seed=section.seed, **limits)
 
-    return SolutionSampler(start, load_tokenizer(model), section, context, stage.counters)
-
-
-def make_labeller(
-    stage: Stage[RewardSection], policy: str, items: Sequence[Item], prompts: Sequence[Sequence[int]]
-) -> Labeller:
-    """Make a labeller; the policy completes its steps, or the `completer` if one is given."""
-    section = stage.config
-    if not stage.inputs.get("completer"):
-        sampler = make_sampler(stage, policy, max(map(len, prompts)), alone=True)
-        own = {item.id: prompt for item, prompt in zip(items, prompts, strict=True)}
-        return Labeller(section, sampler, sampler, own)
-    completer = stage.source("completer")
-    asked = prompts_of(items, load_tokenizer(completer), section, completer)
-    theirs = {item.id: prompt for item, prompt in zip(items, asked, strict=True)}
-    return Labeller(
-        section,
-        make_sampler(stage, policy, max(map(len, prompts)), alone=False),
-        make_sampler(stage, completer, max(map(len, asked)), alone=False),
-        theirs,
-    )
+    sampler = SolutionSampler(start, load_tokenizer(policy), section, context, stage.counters)
+    return Labeller(section, sampler)
 
 
 def prompts_of(items: Sequence[Item], tokenizer: Any, section: RewardSection, model: str) -> list[array]:
@@ -125,7 +104,7 @@ def label_all(
     Ranks share out batches of questions; rank 0 puts the batches together. All ranks call it.
     """
     section = stage.config
-    keys = ("solutions", "completions", "max_tokens", "split", "precision", "seed")
+    keys = ("solutions", "completions", "max_tokens", "precision", "seed")
     decisive = {name: getattr(section, name) for name in (*keys, "target")}
 
     def batch(part: slice) -> Batch:
@@ -174,16 +153,15 @@ def check_tokenizer(policy: str, parent: str) -> None:
 
 
 def check_continues(parent: str, section: RewardSection) -> bool:
-    """Whether `parent` is a reward model. Raises InputError if it was trained for another target or split."""
+    """Whether `parent` is a reward model. Raises InputError if it was trained for another target."""
     if not (Path(parent) / SETTINGS).exists():
         return False
     settings = json.loads((Path(parent) / SETTINGS).read_text())
-    for name in ("target", "split"):
-        if settings[name] != getattr(section, name):
-            raise InputError(
-                f"reward.{name} is {getattr(section, name)}, but {parent}, which training continues, has "
-                f"{settings[name]}"
-            )
+    if settings["target"] != section.target:
+        raise InputError(
+            f"reward.target is {section.target}, but {parent}, which training continues, has "
+            f"{settings['target']}"
+        )
     return True
 
 
@@ -207,11 +185,11 @@ def run(stage: Stage[RewardSection]) -> Counts:
     continues = check_continues(parent, section)
     items = load_questions(stage)
     prompts = prompts_of(items, load_tokenizer(policy), section, policy)
-    # The labeller must live until the end of the run (see `make_sampler`).
-    labeller = make_labeller(stage, policy, items, prompts)
+    # The labeller must live until the end of the run (see `make_labeller`).
+    labeller = make_labeller(stage, policy, prompts)
     queue = queue_of_group(stage.counters)
     solutions = label_all(stage, queue, labeller, items, prompts)
-    labeller.release()
+    labeller.policy.release()
 
     fitting = solutions[solutions.table["length"] <= section.context]
     apart = fitting.held_out(section.held_out)
@@ -280,7 +258,7 @@ def export(stage: Stage[RewardSection], engine: Any, tokenizer: Any, metrics: di
     state = weights_in_memory(whole_parameters(engine.module))
     if stage.is_main:
         write_json(stage.partial / "metrics.json", metrics)
-        names = ("split", "target", "labels", "suffix")
+        names = ("target", "labels", "suffix")
         settings = {name: getattr(stage.config, name) for name in names}
         save_reward_model(stage.partial, engine.module, state, tokenizer, settings)
 

@@ -3,13 +3,13 @@
 The policy samples solutions. Each prefix that ends with a step is completed N times, and the grader of RL and
 evaluation judges the completions. Hard label: at least one completion is right. Soft label: the share that is
 right. The last step's label is the solution's own verdict. Equal prefixes of one question are completed once.
-Math-Shepherd uses a separate completer; here the policy completes, unless a completer is given. A completer
-with another tokenizer gets the prefix as text. For an outcome model a solution is one step, and nothing is
-completed. What the grader itself fails on (`failed`) labels nothing: neither completions nor solutions count.
+Math-Shepherd uses a separate completer; here the policy completes. For an outcome model a solution is one
+step, and nothing is completed. What the grader itself fails on (`failed`) labels nothing: neither completions
+nor solutions count.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
@@ -21,7 +21,6 @@ from pipeline.evaluate.sampling import sample_seed
 from pipeline.grader.answers import Verdict
 from pipeline.reward.steps import locate_steps
 from pipeline.training.asking import draw_in_context
-from pipeline.training.chat import encode
 
 Prefix = tuple[int, tuple[int, ...]]  # index of the question, tokens of a solution up to the end of a step
 
@@ -93,27 +92,14 @@ class SolutionSampler:
 
 
 class Labeller:
-    """Makes labelled solutions; `completer_prompts`: question id -> the prompt in the completer's tokens."""
+    """Makes labelled solutions."""
 
-    def __init__(
-        self,
-        section: RewardSection,
-        policy: SolutionSampler,
-        completer: SolutionSampler,
-        completer_prompts: Mapping[str, list[int]],
-    ) -> None:
-        self.section, self.policy, self.completer = section, policy, completer
-        self.completer_prompts = completer_prompts
-        self.same_tokens = completer.tokenizer.get_vocab() == policy.tokenizer.get_vocab()
+    def __init__(self, section: RewardSection, policy: SolutionSampler) -> None:
+        self.section, self.policy = section, policy
 
     def start(self) -> None:
-        """Start the engines. vLLM makes groups of all ranks then, so every rank calls it or none."""
-        _ = self.policy.engine, self.completer.engine
-
-    def release(self) -> None:
-        """Free the GPU's memory for good, where vLLM can."""
-        self.policy.release()
-        self.completer.release()
+        """Start the engine. vLLM makes groups of all ranks then, so every rank calls it or none."""
+        _ = self.policy.engine
 
     def label(self, items: Sequence[Item], prompts: Sequence[list[int]]) -> list[Solution]:
         """Return labelled solutions of all items; equal ones appear once, those without text not at all."""
@@ -130,7 +116,7 @@ class Labeller:
                 for _, end in found[:-1]
             )
         )
-        potentials = self._potentials(items, prefixes)
+        potentials = self._potentials(items, prompts, prefixes)
         chosen = [solution for solution in sampled if steps[solution]]
         verdicts = self._verdicts(items, [(index, self.policy.text(tokens)) for index, tokens in chosen])
         labelled = []
@@ -159,7 +145,7 @@ class Labeller:
 
     def _steps(self, tokens: Sequence[int]) -> list[tuple[str, int]]:
         """Return (text, index of its last token) of the steps to label; for an outcome model one step."""
-        steps = locate_steps(self.policy.tokenizer, tokens, self.section.split)
+        steps = locate_steps(self.policy.tokenizer, tokens)
         if self.section.target == "outcome" and steps:
             return [("".join(text for text, _ in steps), steps[-1][1])]
         return steps
@@ -168,24 +154,20 @@ class Labeller:
         special = set(self.policy.tokenizer.all_special_ids)
         return tuple(token for token in tokens if token not in special)
 
-    def _potentials(self, items: Sequence[Item], prefixes: Sequence[Prefix]) -> dict[Prefix, float | None]:
+    def _potentials(
+        self, items: Sequence[Item], prompts: Sequence[list[int]], prefixes: Sequence[Prefix]
+    ) -> dict[Prefix, float | None]:
         """Return each prefix's share of completions that reach the reference; 0 if it leaves no room, None if
         none could be judged.
         """
         if not prefixes:
             return {}
-        shown = [list(tokens) for _, tokens in prefixes]
-        if not self.same_tokens:
-            shown = encode(self.completer.tokenizer, [self.policy.text(tokens) for _, tokens in prefixes])
-        starts = [
-            [*self.completer_prompts[items[index].id], *tokens]
-            for (index, _), tokens in zip(prefixes, shown, strict=True)
-        ]
+        starts = [[*prompts[index], *tokens] for index, tokens in prefixes]
         seeds = [sample_seed(self.section.seed, items[index].id, str(tokens)) for index, tokens in prefixes]
-        drawn = self.completer.sample(starts, seeds, self.section.completions)
+        drawn = self.policy.sample(starts, seeds, self.section.completions)
         wholes = [
-            [self.completer.text([*prefix, *tokens]) for tokens in outputs]
-            for prefix, outputs in zip(shown, drawn, strict=True)
+            [self.policy.text([*prefix, *tokens]) for tokens in outputs]
+            for (_, prefix), outputs in zip(prefixes, drawn, strict=True)
         ]
         jobs = [(index, whole) for (index, _), row in zip(prefixes, wholes, strict=True) for whole in row]
         verdicts = iter(self._verdicts(items, jobs))

@@ -149,7 +149,7 @@ def score_steps(
     outcome model gives one score, at the end of the last step; an output without text gets none. Scores do
     not depend on which outputs share a row or a batch.
     """
-    located = (locate_steps(scorer.tokenizer, output, scorer.settings["split"]) for output in outputs)
+    located = (locate_steps(scorer.tokenizer, output) for output in outputs)
     ends = [[end for _, end in steps] for steps in located]
     if scorer.settings["target"] == "outcome":
         ends = [found[-1:] for found in ends]

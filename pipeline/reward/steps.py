@@ -10,13 +10,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-ENDS = {"line": re.compile(r"\n\s*"), "sentence": re.compile(r"(?:[.!?](?=\s)|[。！？]|\n)\s*")}
+END = re.compile(r"\n\s*")
 
 
-def split_steps(text: str, split: str) -> list[str]:
-    """Return the steps of a text, none blank, which joined are the text; `split`: line or sentence."""
+def split_steps(text: str) -> list[str]:
+    """Return the steps of a text, its lines: none blank, and joined they are the text."""
     steps, start = [], 0
-    for match in ENDS[split].finditer(text):
+    for match in END.finditer(text):
         if text[start : match.end()].strip():
             steps.append(text[start : match.end()])
             start = match.end()
@@ -27,7 +27,7 @@ def split_steps(text: str, split: str) -> list[str]:
     return steps
 
 
-def locate_steps(tokenizer: Any, tokens: Sequence[int], split: str) -> list[tuple[str, int]]:
+def locate_steps(tokenizer: Any, tokens: Sequence[int]) -> list[tuple[str, int]]:
     """Return (text, index of its last token) of each step of an output, the indices rising.
 
     Special tokens, such as EOS, belong to no step. Steps that end in the same token become one step.
@@ -39,7 +39,7 @@ def locate_steps(tokenizer: Any, tokens: Sequence[int], split: str) -> list[tupl
     special = set(tokenizer.all_special_ids)
     found: list[tuple[str, int]] = []
     position = 0
-    for step in split_steps(text_of(len(tokens)), split):
+    for step in split_steps(text_of(len(tokens))):
         words, position = position + len(step.rstrip()), position + len(step)
         # Part of a character decodes to one character too, so the longest prefix holds whole ones.
         count = bisect_right(range(len(tokens) + 1), position, key=lambda n: len(text_of(n))) - 1

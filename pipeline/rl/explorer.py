@@ -19,7 +19,7 @@ import torch.distributed as dist
 from pipeline.config.launch import MAX_SEQUENCES
 from pipeline.config.rl import RlSection
 from pipeline.evaluate.interpreter import Interpreter
-from pipeline.evaluate.metrics import accuracy, at_k, right_and_finished
+from pipeline.evaluate.metrics import accuracy, right_and_finished
 from pipeline.evaluate.programs import OUTPUT_FENCE
 from pipeline.evaluate.tool_use import Draft, count_own, draft_of, write_with_tools
 from pipeline.grader.answers import Verdict
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from pipeline.training.generation import Generator
 
 ENGINE_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
-EVALUATION_TEMPERATURE = 0.7  # of samples for Maj@K and Pass@K in training (paper Figure 7)
 
 
 class Explorer:
@@ -217,50 +216,41 @@ class Explorer:
 
     def evaluate(self, questions: Sequence[Question]) -> dict[str, Any]:
         """Score the sampler's current weights on held-out questions: greedy accuracy with its interval, of
-        several files that of each, too (`accuracy_of`), mean length; of samples maj@k and pass@k.
+        several files that of each, too (`accuracy_of`), and mean length.
 
         All ranks must call it, and all get the result. A question has the same seeds in every evaluation, so
         two evaluations differ only by the weights.
         """
         enter("evaluation")
-        section = self.section
-        rows = self._ask(questions, n=1, temperature=0.0)
-        rights = [float(verdict.right) for ((verdict, _, _),) in rows]
-        found = accuracy(rights) | {"length": fmean(length for ((_, length, _),) in rows)}
-        found["right_and_finished"] = right_and_finished(rights, [done for ((_, _, done),) in rows])
+        rows = self._ask(questions)
+        rights = [float(verdict.right) for verdict, _, _ in rows]
+        found = accuracy(rights) | {"length": fmean(length for _, length, _ in rows)}
+        found["right_and_finished"] = right_and_finished(rights, [done for _, _, done in rows])
         by_file: dict[str, list[float]] = {}
         for question, right in zip(questions, rights, strict=True):
             by_file.setdefault(question.file, []).append(right)
         if len(by_file) > 1:
             found["accuracy_of"] = {file: fmean(values) for file, values in by_file.items()}
-        if number := section.evaluation_samples:
-            drawn = self._ask(questions, n=number, temperature=EVALUATION_TEMPERATURE)
-            verdicts = [[verdict for verdict, _, _ in row] for row in drawn]
-            ks = [2**power for power in range(number.bit_length())]
-            found |= at_k([question.item for question in questions], verdicts, ks)
         return found
 
-    def _ask(
-        self, questions: Sequence[Question], n: int, temperature: float
-    ) -> list[list[tuple[Verdict, int, bool]]]:
-        """Return (verdict, tokens, whether finished) of `n` outputs for every question, in order.
+    def _ask(self, questions: Sequence[Question]) -> list[tuple[Verdict, int, bool]]:
+        """Return (verdict, tokens, whether finished) of the greedy answer to every question, in order.
 
         Samplers share the questions; the ranks of a sampler ask the same ones.
         """
         sampler, samplers = self.rank // self.shared, self.ranks // self.shared
         mine = questions[sampler::samplers]
         starts = [rollout_seed(self.section.seed, -1, question.item.id) for question in mine]
-        seeds = [range(start, start + n) for start in starts]
-        flat = self._draw(list(zip(mine, seeds, strict=True)), temperature)
-        items = [question.item for question in mine for _ in range(n)]
+        seeds = [range(start, start + 1) for start in starts]
+        flat = self._draw(list(zip(mine, seeds, strict=True)), 0.0)
+        items = [question.item for question in mine]
         judged = zip(self.rewarder.judge(items, [draft.text for draft in flat]), flat, strict=True)
         found = [
             (verdict, count_own(draft.tokens, draft.tool_spans), draft.finish_reason == "stop")
             for verdict, draft in judged
         ]
-        rows = [found[start : start + n] for start in range(0, len(found), n)]
         parts: list[Any] = [None] * self.ranks
-        dist.all_gather_object(parts, rows)
+        dist.all_gather_object(parts, found)
         return [parts[index % samplers * self.shared][index // samplers] for index in range(len(questions))]
 
     def put_aside(self, step: int) -> int:

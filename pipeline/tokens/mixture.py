@@ -112,10 +112,10 @@ def read_facts(path: Path) -> Facts:
 class Mixture:
     """The sequences of a mixture by number. `folder` is the output of `python -m pipeline.tokens`."""
 
-    def __init__(self, folder: Path, context: int, seed: int, isolate_documents: bool = True) -> None:
+    def __init__(self, folder: Path, context: int, seed: int) -> None:
         facts = read_facts(folder / "tokens.json")
         self.names = list(facts.sources)
-        self.context, self.seed, self.isolate_documents = context, seed, isolate_documents
+        self.context, self.seed = context, seed
         opened = lru_cache(OPEN_PARTS)(lambda base: TokenFile(base, facts.dtype))
         self.files = []
         for name, source in facts.sources.items():
@@ -152,14 +152,13 @@ class Mixture:
         return (periods * self.per_period + first).tolist()
 
     def row(self, n: int) -> PackedRow:
-        """Sequence `n`; with `isolate_documents` the last token of a document has no target."""
+        """Sequence `n`, in which positions restart with each document, whose last token has no target."""
         place = self.place(n)
         tokens, ends = self.files[place.source].window(place.window * self.context, self.context)
         positions, targets = np.arange(self.context), tokens[1:].copy()
-        if self.isolate_documents:
-            targets[ends - 1] = IGNORE
-            inside = ends[ends < self.context]
-            starts = np.zeros(self.context, dtype=np.int64)
-            starts[inside] = inside
-            positions -= np.maximum.accumulate(starts)
+        targets[ends - 1] = IGNORE
+        inside = ends[ends < self.context]
+        starts = np.zeros(self.context, dtype=np.int64)
+        starts[inside] = inside
+        positions -= np.maximum.accumulate(starts)
         return PackedRow(tokens[:-1], positions, targets, self.context, place.source)
