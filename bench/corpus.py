@@ -16,11 +16,11 @@ from pathlib import Path
 
 from crawl_warcs import FILLER
 from fastwarc.warc import ArchiveIterator, WarcRecordType
+from given.formulas import DISPLAY, INLINE, KINDS
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 from resiliparse.parse.html import HTMLTree
 from table import ROOT, Row, data_folder, larger_set, publish, row_of, use_one_core
-from test_formulas import DISPLAY, INLINE, KINDS
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.corpus.classifier import MATH, OTHER, ZEROED_MEMORY, PageScorer
@@ -186,7 +186,10 @@ def formula_rows() -> list[Row]:
         "trafilatura 1.11": lambda page: trafilatura(page, favor_precision=True),
     }
     ours = kept(lambda page: extract(Source(page), 50)[1])
-    what, data = f"TeX kept with the right delimiters, {len(KINDS)} kinds of markup", "tests/test_formulas.py"
+    what, data = (
+        f"TeX kept with the right delimiters, {len(KINDS)} kinds of markup",
+        "tests/given/formulas.py",
+    )
     return [
         row_of(what, "%", ours, kept(extractor), name, f"golden formulas of {data}", rate=True)
         for name, extractor in peers.items()

@@ -14,10 +14,10 @@ from crawl_warcs import FILLER
 from datatrove.data import Document
 from deduplication import run_program
 from given.cases import cases
+from given.corpora import corpus_of, rows_of, train_classifier
 from given.instances import graph_of
 from given.lines import write_lines
-from test_classify import corpus_of, rows_of, trained  # noqa: F401
-from test_crawl_texts import write
+from given.texts import write
 
 from pipeline.blocks import HtmlExtractor, MathFilter
 from pipeline.crawl import extract
@@ -56,6 +56,11 @@ for steps, tasks in ((first, 2), (pairs, 10), (clusters, 1), (last, 2)):
 """
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_classifier(tmp_path_factory.mktemp("trained"))
+
+
 def ids_of(folder: Path) -> Counter[str]:
     return Counter(row["id"] for _, row in read_rows(str(folder)))
 
@@ -63,7 +68,7 @@ def ids_of(folder: Path) -> Counter[str]:
 @pytest.mark.slow
 def test_the_blocks_run_in_a_pipeline_of_datatrove_outside_of_the_project(
     tmp_path: Path,
-    trained: Path,  # noqa: F811
+    trained: Path,
 ) -> None:
     rows = rows_of(trained.parents[1] / "dedup")
     leak = "the city film was about music and a minister who said nothing about rain at goal"

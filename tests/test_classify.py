@@ -3,45 +3,22 @@
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from given.corpora import MATH, corpus_of, rows_of, train_classifier, words
+from given.texts import write
 from killing import bytes_of, kill_at_call
-from test_corpus import MATH, iterate, make_pool
-from test_crawl_texts import write
 
 from pipeline.corpus import classify
 from pipeline.data.rows import read_rows
-from pipeline.data.shards import read_documents, read_table
+from pipeline.data.shards import read_table
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An iteration's folder; that of its pool's is two above."""
-    folder = tmp_path_factory.mktemp("trained")
-    iterate(folder, make_pool(folder), 1)
-    return folder / "results/iteration-1"
-
-
-def rows_of(pool: Path) -> list[dict[str, Any]]:
-    """The pool's pages as rows, with columns of several types."""
-    pages = read_documents(pool / "pool/0000.jsonl.zst")
-    return [
-        {"id": page.id, "text": page.text, "url": page.metadata["url"], "tags": [number, None]}
-        for number, page in enumerate(pages)
-    ]
-
-
-def corpus_of(iteration: Path) -> tuple[list[float], set[str]]:
-    """Scores of the corpus stage in the order of the pages, and the ids of the pages that it keeps."""
-    scores = read_table(iteration / "score/data/scores.parquet")["score"].to_pylist()
-    return scores, set(read_table(iteration / "select/data/kept.parquet")["id"].to_pylist())
-
-
-def words(iteration: Path, output: Path, *files: Path, processes: int = 1) -> list[str]:
-    return [str(iteration), *map(str, files), "--output", str(output), "--processes", str(processes)]
+    return train_classifier(tmp_path_factory.mktemp("trained"))
 
 
 def test_scores_and_kept_rows_are_those_of_the_corpus_stage(tmp_path: Path, trained: Path) -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from given.corpora import make_pool
 from given.instances import Given, graph_of, open_stage
 from given.lines import write_lines
-from test_corpus import pool  # noqa: F401  (a fixture)
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus import training_set
@@ -32,7 +32,12 @@ INSTANCE = "iteration-2/train"
 
 
 @pytest.fixture
-def inputs(tmp_path: Path, pool: Path) -> Given:  # noqa: F811
+def pool(tmp_path: Path) -> Path:
+    return make_pool(tmp_path)
+
+
+@pytest.fixture
+def inputs(tmp_path: Path, pool: Path) -> Given:
     """Seed pages, of which one is named by a copy's URL, texts, and a selection whose pages are no
     negatives. The negatives are a sample of the pool.
     """
@@ -75,7 +80,7 @@ def learnt(stage: Stage[CorpusSection]) -> list[LabelledPage]:
 @pytest.mark.slow
 def test_pages_are_chosen_by_lists_copies_and_hashes_whatever_shards_and_threads(
     tmp_path: Path,
-    pool: Path,  # noqa: F811
+    pool: Path,
     inputs: Given,
 ) -> None:
     one = learnt(open_stage(tmp_path / "one", CONFIG, inputs, INSTANCE))
@@ -145,7 +150,7 @@ def test_a_listed_url_means_the_same_page_however_the_duplicates_are_cut(tmp_pat
 
 def test_a_sample_of_the_pool_is_the_same_where_only_pages_with_a_low_hash_are_read(
     tmp_path: Path,
-    pool: Path,  # noqa: F811
+    pool: Path,
 ) -> None:
     wanted = Wanted({"seed.example/p/0", "other.example/q/21"}, set(), (5, 500), everything=True)
     stages = [open_stage(tmp_path / name, CONFIG, {"pool": pool}, INSTANCE) for name in ("whole", "part")]

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deduplication import deduplicate_into, run_program, write_pages
+from deduplication import run_program, write_pages
+from given.duplicates import deduplicate
 from killing import bytes_of, survives_loss_and_kills
 from stock_minhash import link_signatures, run_stages
 
@@ -26,7 +27,6 @@ from pipeline.crawl import filter as filter_pages
 from pipeline.crawl.buckets import bounds_of, similar_pairs
 from pipeline.crawl.pairs import PairSorter
 from pipeline.crawl.signature_store import Bits, SignedShards, read_signatures
-from pipeline.data.shards import read_table, tables
 from pipeline.protocol.overlays import DEFAULTS, read_config
 from workflow.graph import Graph
 from workflow.instances import Instance
@@ -54,13 +54,6 @@ def write_shard(folder: Path, name: str, texts: list[str], urls: list[str] | Non
     """A shard as extraction writes it; URLs are the WARC file's name and the page's place if not given."""
     urls = urls or [f"http://{name}.org/{place}" for place in range(len(texts))]
     return write_pages(folder / name, zip(urls, texts, strict=True), name)
-
-
-def deduplicate(folder: Path, shards: list[Path], **config: object) -> dict[str, str]:
-    """Run the whole of deduplication here; returns the page that stays for each that goes, by id."""
-    output = deduplicate_into(folder, shards, **config)
-    rows = [row for part in tables(output, "duplicates") for row in read_table(part).to_pylist()]
-    return {row["id"]: row["duplicate_of"] for row in rows}
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +184,7 @@ os.fsync = lambda file: None  # thousands of them take a minute on a busy disk
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 sys.path[:0] = {[str(ROOT), str(ROOT / "tests")]!r}
 from pathlib import Path
-from test_crawl_scale import deduplicate
+from given.duplicates import deduplicate
 folder = Path({str(tmp_path)!r})
 shards = [folder / f"s{{n}}" for n in range(250)]
 keys = {{"buckets": 4, "hashes_per_bucket": 1, "pool_shards": 3, "min_similarity": 0.5}}

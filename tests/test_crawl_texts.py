@@ -1,43 +1,24 @@
 """Files of texts enter the crawl as pages, the same ones as from WARC files; other rows have a reason."""
 
-import gzip
 import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import zstandard
 from crawl_warcs import FILLER
 from deduplication import deduplicate_into, run_program
+from given.corpora import run
 from given.instances import graph_of
-from test_corpus import run
-from test_miniweb import generate
+from given.texts import Row, counted, write
+from given.webs import generate
 
 from pipeline.config.root import ConfigError
 from pipeline.crawl import extract
 from pipeline.data.shards import read_documents, read_table
 from pipeline.experiments import real
 
-Row = dict[str, Any]
 GOOD = {"text": FILLER * 2, "url": "https://a.example/1"}
-
-
-def write(path: Path, rows: list[Row]) -> Path:
-    """Write rows to a file of the kind that its name says."""
-    if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=100)
-    else:
-        lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
-        packed = {".zst": zstandard.compress, ".gz": gzip.compress}.get(path.suffix, bytes)
-        path.write_bytes(packed(lines))
-    return path
-
-
-def counted(folder: Path) -> Row:
-    return json.loads((folder / "manifest.json").read_text())["counts"]
 
 
 def kept(folder: Path, name: str, lists: Path, extracted: list[Path]) -> list[tuple[Any, ...]]:

@@ -1,8 +1,5 @@
 """Each example of docs/data.md goes through the reader of the program that it is written for, and those of
 docs/evaluation.md give the outputs that the page shows. The reward in CONTRIBUTING.md is valid.
-
-An example is a code block whose opening line names a kind of text and a file: "```jsonl sft.jsonl". Those of
-formats that a program's --help or configs/default.yaml describes are files in tests/data/examples.
 """
 
 import json
@@ -19,6 +16,7 @@ import yaml
 import zstandard
 from conftest import ROOT, WEAK
 from crawl_warcs import html, record, write_warc
+from given.examples import EXAMPLES
 
 from pipeline import problems
 from pipeline.config.corpus import CorpusSection
@@ -51,10 +49,6 @@ from pipeline.tokens.texts import read_texts
 from pipeline.training.conversations import READERS, read_messages
 
 PAGE = (ROOT / "docs/data.md").read_text()
-EXAMPLE = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-OTHERS = "".join((ROOT / name).read_text() for name in ("docs/evaluation.md", "CONTRIBUTING.md"))
-FILES = {path.name: path.read_text() for path in (ROOT / "tests/data/examples").iterdir()}
-EXAMPLES = FILES | dict(EXAMPLE.findall(PAGE + OTHERS))
 
 
 @pytest.fixture

@@ -181,6 +181,13 @@ def test_no_import_circle() -> None:
     assert graph == {}
 
 
+def test_no_test_file_imports_another() -> None:
+    folders = (ROOT / "tests", ROOT / "bench")
+    texts = {path.name: path.read_text() for folder in folders for path in folder.rglob("*.py")}
+    pattern = re.compile(r"^\s*(?:from|import) (?:tests\.)?test_\w+", re.MULTILINE)
+    assert [name for name, text in texts.items() if pattern.search(text)] == []
+
+
 def test_no_module_of_the_benchmarks_has_the_name_of_one_of_the_tests() -> None:
     folders = (ROOT / "bench", ROOT / "tests")  # searched in this order
     one, other = ({path.name for path in folder.glob("*.py")} for folder in folders)

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from given.corpora import corpus_of, rows_of, train_classifier, words
+from given.texts import write
 from huggingface_hub import ModelCard
-from test_classify import corpus_of, rows_of, trained, words  # noqa: F401
-from test_crawl_texts import write
 
 from pipeline import release
 from pipeline.corpus import classify
@@ -21,7 +21,12 @@ TEXTS = ["Let $f(x) = x^2 < 3$; then\nfor (;;) {\n", "Ein Text über ƒ und \\al
 
 
 @pytest.fixture(scope="module")
-def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: F811
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_classifier(tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture(scope="module")
+def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("released") / "tellmath"
     release.main([str(trained), "--to", str(folder), "--licence", "odc-by"])
     return folder
@@ -29,7 +34,7 @@ def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:  
 
 def test_the_exported_folder_judges_as_the_iteration_does(
     tmp_path: Path,
-    trained: Path,  # noqa: F811
+    trained: Path,
     exported: Path,
 ) -> None:
     path = write(tmp_path / "a.jsonl", rows_of(trained.parents[1] / "dedup"))
@@ -43,7 +48,7 @@ def test_the_exported_folder_judges_as_the_iteration_does(
 
 def test_plain_fasttext_and_the_normaliser_beside_it_need_nothing_of_this_project(
     tmp_path: Path,
-    trained: Path,  # noqa: F811
+    trained: Path,
     exported: Path,
 ) -> None:
     texts = [*TEXTS, *(row["text"] for row in rows_of(trained.parents[1] / "dedup"))]
@@ -67,7 +72,7 @@ print(json.dumps([made, found]))
     assert [label == "__label__math" for label in found[len(TEXTS) :]] == [score > 0 for score in scores]
 
 
-def test_the_card_tells_training_data_curve_cut_and_seed(trained: Path, exported: Path) -> None:  # noqa: F811
+def test_the_card_tells_training_data_curve_cut_and_seed(trained: Path, exported: Path) -> None:
     card = ModelCard.load(exported / "README.md")
     notes = json.loads((exported / "train.json").read_text())
     metrics = json.loads((trained / "select/data/metrics.json").read_text())
@@ -83,7 +88,7 @@ def test_the_card_tells_training_data_curve_cut_and_seed(trained: Path, exported
 
 def test_an_iteration_that_copies_another_is_refused_and_a_folder_that_exists_is_left_alone(
     tmp_path: Path,
-    trained: Path,  # noqa: F811
+    trained: Path,
     exported: Path,
 ) -> None:
     copy = shutil.copytree(trained, tmp_path / "iteration-3")

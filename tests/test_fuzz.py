@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from given.examples import EXAMPLES
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.evaluate import BenchmarkNode
@@ -38,7 +39,6 @@ from pipeline.tokens import tokenizer
 from pipeline.tokens.texts import read_texts
 from tests.crawl_warcs import html, record
 from tests.fuzzing import failures, mutate_bytes, mutate_lines, mutate_value, program, program_failures, write
-from tests.test_data_formats import EXAMPLES
 from workflow.graph import Graph
 
 REFUSALS = (InputError, ConfigError)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datatrove.data import Document
+from given.examples import EXAMPLES
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.config.cpt import CptSection
@@ -18,7 +19,6 @@ from pipeline.config.sft import SftSection
 from pipeline.crawl import filter, sign
 from pipeline.data.shards import DocumentWriter, write_table
 from tests.fuzzing import program, program_failures, write
-from tests.test_data_formats import EXAMPLES
 
 
 def shard(path: Path, pages: int) -> Path:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 from given.lines import read_lines
+from given.updates import MIXED, groups, learner_of, same, section, train, weights
 from programs import finished
 from rl_program import assert_same_course, assert_same_weights, save_policy, start
-from test_rl_train import MIXED, groups, learner_of, same, section, train, weights
 from tiny_model import save_tiny_model
 
 from pipeline.config.lora import Lora

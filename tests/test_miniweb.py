@@ -1,7 +1,6 @@
 """The generated web is repeatable, readable, complete in its kinds, and leaks only what was planted."""
 
 import hashlib
-import json
 import random
 import re
 from collections import Counter
@@ -10,10 +9,10 @@ from pathlib import Path
 import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 from given.lines import read_lines
+from given.webs import CONFIG, generate
 
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb import phrases
-from pipeline.miniweb.__main__ import run
 from pipeline.miniweb.calculations import ADVANCED, SCHOOL
 from pipeline.miniweb.genres import MATH_GENRES, theorems, write_article
 from pipeline.miniweb.pages import article_text
@@ -21,30 +20,10 @@ from pipeline.miniweb.phrases import REFERENCE, Writer, books
 from pipeline.miniweb.problems import make_problem
 from pipeline.miniweb.tex import parse, to_katex, to_mathml, to_plain
 from pipeline.miniweb.world import Leak, build_pages, sites
-from pipeline.protocol.stage import InputError, run_stage
+from pipeline.protocol.stage import InputError
 
-CONFIG = {
-    "enabled": True,
-    "scale": 0.2,
-    "warc_files": 4,
-    "background": 150,
-    "exact_duplicates": 24,
-    "near_duplicates": 12,
-    "sft": 300,
-    "rl": 100,
-    "test": 120,
-    "heldout": 60,
-    "drill": 20,
-}
 GENRES = {name for name in books() if not name.startswith("shared")}
 GRAM = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+")
-
-
-def generate(folder: Path, **changes) -> Path:
-    arguments = ["--config", json.dumps(CONFIG | changes), "--work", str(folder / "work")]
-    arguments += ["--output", str(folder / "data"), "--manifest", str(folder / "manifest.json")]
-    run_stage("miniweb", MiniwebSection, run, arguments)
-    return folder / "data"
 
 
 def digests(folder: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from conftest import ROOT, copy_checkout
 from given.plans import H100, PAPER_7B, config_of
-from test_crawl_texts import write
+from given.texts import write
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.plan.__main__ import main

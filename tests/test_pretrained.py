@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 from given.single_gpu import save_model as save_qwen2_model
+from given.tokenizers import TEXTS, save_deepseek_tokenizer
 from programs import ROOT, finished, start
-from test_tokenizers import TEXTS, save_deepseek_tokenizer
 from tiny_model import CHAT_TEMPLATE, tiny_llama
 
 from pipeline.config.root import Config

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from browser import SECONDS, Browser, browser
+from given.reports import report
 from report_run import QUESTIONS, SAMPLES, FakeRun
-from test_report_page import report
 
 from pipeline.report import shards
 

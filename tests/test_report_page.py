@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
+from given.reports import report
 from report_run import FakeRun, full_run
 
 from pipeline.config.report import ReportSection
-from pipeline.protocol.stage import InputError, run_stage
-from pipeline.report.__main__ import run as write_report
+from pipeline.protocol.stage import InputError
 from pipeline.report.chapters import summary
 from pipeline.report.claims import HELD, VERDICTS
 from pipeline.report.material import Material
@@ -24,17 +24,6 @@ CHAPTERS = [
     "summary", "crawl", "corpus", "decontaminate", "tokens", "cpt", "sft", "reward", "rl", "evaluate",
     "samples", "cost", "provenance",
 ]  # fmt: skip
-
-
-def report(inputs: dict[str, list[str]], folder: Path, **config: object) -> tuple[str, dict]:
-    """Run the stage on `inputs`; the page and the summary."""
-    pairs = [f"{key}={path}" for key, paths in inputs.items() for path in paths]
-    words = [word for pair in pairs for word in ("--input", pair)]
-    words += ["--config", json.dumps({"run": "test", **config}), "--work", f"{folder}/work"]
-    output = folder / "report"
-    words += ["--output", str(output), "--manifest", str(output / "manifest.json")]
-    run_stage("report", ReportSection, write_report, words)
-    return (output / "index.html").read_text(), json.loads((output / "summary.json").read_text())
 
 
 @pytest.fixture(scope="module")

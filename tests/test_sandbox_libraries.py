@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from given.sandboxes import skip_without_namespaces
-from test_sandbox_weak import ORDINARY, ROOT_USER, SETPRIV
+from given.sandboxes import ORDINARY, ROOT_USER, SETPRIV, skip_without_namespaces
 
 PATH_LINES = """\
 {repository}

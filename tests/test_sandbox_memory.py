@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, WEAK
-from given.sandboxes import skip_without_namespaces
-from test_sandbox_weak import ORDINARY, ROOT_USER, SETPRIV
+from given.sandboxes import ORDINARY, ROOT_USER, SETPRIV, skip_without_namespaces
 
 from pipeline.sandbox import memory
 from pipeline.sandbox.pool import Sandbox

@@ -10,7 +10,7 @@ import tempfile
 
 import pytest
 from conftest import NO_NAMESPACES, OVERLAYS, ROOT, copy_checkout
-from given.sandboxes import KINDS, skip_without_namespaces
+from given.sandboxes import KINDS, ROOT_USER, SETPRIV, skip_without_namespaces
 from sandbox_attacks import ESCAPES
 
 
@@ -38,11 +38,6 @@ def test_the_workflow_refuses_before_the_first_job_where_programs_could_not_run(
 
 
 RUNS = "import os, sandbox_as_user; sys.exit(not os.access(sys.executable, os.X_OK))"
-ROOT_USER, ORDINARY = 0, 12345  # the latter has nothing here
-SETPRIV = {
-    ROOT_USER: ["setpriv", "--inh-caps=-setgid", "--bounding-set=-setgid"],  # it cannot change its user
-    ORDINARY: ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups"],
-}
 
 
 @pytest.fixture(scope="module", params=[(kind, user) for kind in KINDS for user in SETPRIV], ids=str)

@@ -16,9 +16,9 @@ import pytest
 from crawl_warcs import FILLER
 from datatrove.data import Document
 from deduplication import deduplicate_into, run_program
+from given.corpora import MATH, NEWS, metrics, run
 from given.instances import graph_of, open_stage
-from test_corpus import MATH, NEWS, metrics, run
-from test_crawl_texts import counted, write
+from given.texts import counted, write
 
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.config.root import ConfigError

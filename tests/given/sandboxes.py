@@ -31,3 +31,10 @@ def open_sandbox(kind: str, workers: int = 1, program: str | None = None) -> San
         if program is not None:
             patch.setattr(Worker, "command", (*Worker.interpreter, "-c", program))
         return Sandbox(workers, weak=kind == "plain")
+
+
+ROOT_USER, ORDINARY = 0, 12345  # the latter has nothing here
+SETPRIV = {
+    ROOT_USER: ["setpriv", "--inh-caps=-setgid", "--bounding-set=-setgid"],  # it cannot change its user
+    ORDINARY: ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups"],
+}
