@@ -1,4 +1,4 @@
-"""`make bench-training`: supervised fine-tuning beside TRL's SFTTrainer and a plain transformers loop.
+"""`make bench-training`: supervised fine-tuning beside TRL's SFTTrainer.
 
 All train the same random Llama with the vocabulary of DeepSeek's tokenizer on the same examples in the same
 steps, fp32 weights and bf16 products, each in a process of its own with the same threads. Example lengths are
@@ -27,7 +27,6 @@ RUNS = {
     "ours": "this project",
     "trl": "TRL 1.16 SFTTrainer, defaults",
     "trl-packed": "TRL 1.16 SFTTrainer, packing, no checkpointing",
-    "plain": "transformers loop",
 }
 Example = tuple[np.ndarray, np.ndarray]
 
@@ -80,38 +79,6 @@ def train_ours(folder: Path, seconds: list[float], losses: list[float]) -> None:
         size = MICRO // 2  # rows of 1024 tokens hold more than padded examples do
         parts = [rows[at : at + size] for at in range(0, len(rows), size)]
         losses.append(update(engine, parts, loss_of, RATE)[0])
-        seconds.append(time.monotonic() - started)
-
-
-def train_plain(folder: Path, seconds: list[float], losses: list[float]) -> None:
-    """What a transformers tutorial does: pad, mask, the model's own loss, accumulate, clip, step."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).train()
-    matrices = [weight for weight in model.parameters() if weight.ndim >= 2]
-    others = [weight for weight in model.parameters() if weight.ndim < 2]
-    groups = [{"params": matrices, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, fused=True)
-    for step in range(STEPS):
-        started, total, examples = time.monotonic(), 0.0, examples_of(step)
-        targets = sum(int(own.sum()) for _, own in examples)
-        for at in range(0, len(examples), MICRO):
-            part = examples[at : at + MICRO]
-            longest = max(len(ids) for ids, _ in part)
-            tokens, labels = torch.zeros(len(part), longest).long(), torch.full((len(part), longest), -100)
-            for row, (ids, own) in enumerate(part):
-                tokens[row, : len(ids)] = torch.from_numpy(ids)
-                labels[row, : len(ids)] = torch.from_numpy(np.where(own, ids, -100))
-            mask = torch.arange(longest) < torch.tensor([len(ids) for ids, _ in part])[:, None]
-            with torch.autocast("cpu", torch.bfloat16):
-                output = model(tokens, attention_mask=mask, labels=labels, num_items_in_batch=targets)
-            output.loss.backward()
-            total += output.loss.item()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(total)
         seconds.append(time.monotonic() - started)
 
 
@@ -189,8 +156,6 @@ def child(run: str, folder: Path) -> None:
     seconds, losses = [], []
     if run == "ours":
         train_ours(folder, seconds, losses)
-    elif run == "plain":
-        train_plain(folder, seconds, losses)
     else:
         train_trl(folder, seconds, losses, packed=run == "trl-packed")
     print(json.dumps({"losses": losses, "seconds": seconds, "peak": memory("VmHWM") - libraries}))
