@@ -224,6 +224,23 @@ def test_a_phrase_that_many_items_use_is_evidence_only_as_part_of_a_long_run() -
     }
 
 
+def numbered(text: str, mark: str) -> str:
+    """Cut a text into lines of eight words, each after a mark."""
+    words = text.split()
+    lines = (" ".join(words[start : start + 8]) for start in range(0, len(words), 8))
+    return "\n".join(f"{mark.format(number)}{line}" for number, line in enumerate(lines, 1))
+
+
+@pytest.mark.parametrize(
+    "mark", ["{} ", "{}. ", "({}) ", "> ", "> > {:03d}: ", "- ", "* {}) ", "Line {}: ", "| {} | ", "&gt; b) "]
+)
+def test_a_question_in_marked_lines_is_found(mark: str) -> None:
+    (match,) = index(QUESTION).matches(f"Homework.\n{numbered(QUESTION, mark)}\nGood luck.")
+    assert match.run[1] - match.run[0] >= len(QUESTION) - 1
+    counted = "We had\n12 men and 3 boats there,\n15 men and 4 boats then, and 7 more of both today"
+    assert index(counted).matches(counted), "a number that begins a line may be a word"
+
+
 def test_width_case_accents_and_invisible_characters_make_no_difference_and_spans_hold() -> None:
     page = "Ｎａｔａｌｉａ so\u00adld cli\u0301ps to ４８ of her ﬁne friends in April and then"
     (match,) = index("Natalia sold clips to 48 of her fine friends in April.").matches(f"½ a – {page}")
@@ -370,6 +387,8 @@ def test_real_questions_are_found_and_other_questions_are_not_taken_for_them() -
     for name, items in rows.items():
         for item in items if name != "gsm8k_train" else ():
             built.add(name, item["id"], item["question"])
+    for item in rows["gsm8k_test"][::7]:
+        assert built.matches(numbered(item["question"], "{}. "))
     for name, items in rows.items():
         found = [built.matches(f"Now, {item['question']} Indeed.") for item in items[::7]]
         if name == "gsm8k_train":  # other questions of the same kind

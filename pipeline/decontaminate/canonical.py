@@ -21,6 +21,15 @@ NOTATIONS = tomllib.loads(Path(__file__).with_name("notations.toml").read_text(e
 SYMBOLS = NOTATIONS["symbols"]
 CHARACTERS = Characters("".join(SYMBOLS))
 DRAWINGS = "|".join(NOTATIONS["drawings"])
+# Quote marks, bullets and a label at the start of a line: "> 12. ", "(3) ", "b) ", "Line 7: ", "①".
+LINE_MARK = re.compile(
+    r"^(?:[\s>|#*+\-•·‣▪●○◦–—]|&gt;)*"
+    r"(?:(?:line\s*|l)?[(\[（【]?\d{1,6}(?:[.:]\d{1,3})*[)\]）】.:：、,|]*(?=\s|[^\W\d]|$)"
+    r"|[(\[（【]?(?:[a-z]|[ivx]{1,5})[)\]）】.:：、]+(?=\s|$)|o(?=\s)"
+    r"|[(\[（【]?[一二三四五六七八九十]{1,3}[)\]）】.:：、]+|[①-⑳])?"
+    r"(?:[\s>|*+\-•·]|&gt;)*",
+    re.IGNORECASE | re.MULTILINE,
+)
 TAG = re.compile(rf"(\\begin\s?{{|\\end\s?{{|[\[<]/?)({DRAWINGS})(?![\w-])[^][<>]{{0,999}}?[]>}}]")
 
 
@@ -60,6 +69,14 @@ def chosen(found: Grams, which: NDArray[np.bool_]) -> Grams:
     """Return some of the grams of a text (T,)."""
     columns = {name: getattr(found, name)[which] for name in ("hashes", "starts", "ends", "is_tex")}
     return replace(found, **columns)
+
+
+def without_line_marks(found: Grams) -> Grams:
+    """Return the grams without line numbers, labels, bullets and quote marks at the start of lines."""
+    left = np.ones(len(found), bool)
+    for mark in LINE_MARK.finditer(found.text):
+        left[slice(*np.searchsorted(found.starts, mark.span()))] = False
+    return chosen(found, left)
 
 
 def drawn(found: Grams) -> NDArray[np.bool_]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.crawl.grams import Grams, Hashes, runs, runs_at
 from pipeline.data.rows import read_rows, renamed
-from pipeline.decontaminate.canonical import canonical, chosen, drawn
+from pipeline.decontaminate.canonical import canonical, chosen, drawn, without_line_marks
 from pipeline.decontaminate.evidence import SURE, full_runs, kind, short_text, specific, windows
 from pipeline.decontaminate.fuzzy import ANCHOR, SHORTEST, FuzzyIndex, letters_alike
 from pipeline.protocol.errors import InputError
@@ -175,9 +175,21 @@ class BenchmarkIndex:
         }
 
     def matches(self, text: str) -> list[Match]:
-        """Find the runs that `text` shares with items, in the order of the page."""
+        """Find the runs that `text` shares with items, in the order of the page. A page with marks at the
+        start of lines is also searched without them, because they may cut a question.
+        """
         self.build()
         page = canonical(text)
+        matches = self._search(page)
+        if len(bare := without_line_marks(page)) < len(page):
+            places = {(match.benchmark, match.item, match.run) for match in matches}
+            more = self._search(bare)
+            matches += [one for one in more if (one.benchmark, one.item, one.run) not in places]
+            matches.sort(key=lambda match: match.span)
+        return matches + self._fuzzy_matches(page, {(match.benchmark, match.item) for match in matches})
+
+    def _search(self, page: Grams) -> list[Match]:
+        """Find the runs of these grams."""
         found: dict[tuple[int, int, str, str], tuple[int, int]] = {}
         covered: dict[tuple[int, int], int] = {}
         for length, start, place, proof in self._hits(page.hashes):
@@ -190,8 +202,7 @@ class BenchmarkIndex:
                 covered[number, start - place] = last
                 found.setdefault((first, last, item.benchmark, item.item), (start, length))
         ordered = sorted(found.items(), key=lambda match: (match[1], match[0]))
-        matches = [self._match(page, run, gram) for run, gram in ordered]
-        return matches + self._fuzzy_matches(page, {(match.benchmark, match.item) for match in matches})
+        return [self._match(page, run, gram) for run, gram in ordered]
 
     def _fuzzy_matches(self, page: Grams, known: set[tuple[str, str]]) -> list[Match]:
         """Parts of the page that are like questions which are not `known` to be there."""
