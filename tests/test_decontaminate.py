@@ -150,38 +150,10 @@ def test_a_worked_sum_without_the_answers_box_is_no_leak() -> None:
     assert not built.matches("Then 4+9=13 The answer is 13.")
 
 
-def test_questions_in_other_words_are_found_and_questions_of_the_same_kind_are_not() -> None:
-    questions = TABLES["questions"]
-    built, exact = BenchmarkIndex(10, 3, fuzzy=True), BenchmarkIndex(10, 3)
-    for number, question in enumerate(questions):
-        built.add("bench", str(number), question)
-        exact.add("bench", str(number), question)
-    others = TABLES["in other words"]
-    for number, text in enumerate(others):
-        (match,) = built.matches(f"Exercise 7. {text} Good luck.")
-        assert (match.rule, match.item) == ("fuzzy", str(number)) and not exact.matches(text)
-    same_kind = TABLES["of the same kind"]
-    assert not any(map(built.matches, same_kind))
-
-
-def test_a_page_that_is_like_a_question_is_flagged_or_removed_as_the_key_says(tmp_path: Path) -> None:
-    built = BenchmarkIndex(10, 3, fuzzy=True)
-    built.add("bench", "7", FORMULA)
-    text = f"Exercise. {FORMULA.replace('x', 't')} Good luck."
-    with DocumentWriter(tmp_path / "0000.jsonl.zst") as writer:
-        writer.write(Document(text, "a"))
-    for mode, pages, removed in (("flag", 1, "nothing"), ("remove", 0, "page")):
-        config = DecontaminateSection(fuzzy=mode)
-        found = clean.clean_shard(tmp_path / "0000.jsonl.zst", None, tmp_path / mode, built, config)
-        assert found.composition.pages == pages
-        assert [(row["rule"], row["item"], row["removed"]) for row in found.log] == [("fuzzy", "7", removed)]
-
-
 CODE = "size(150); pair A=(0,0), B=(4,0), C=(0,3); draw(A--B--C--cycle); label(A, S); dot(B); dot(C);"
 HIKE = "Marta hikes due north from camp for 12 miles and then due west for 35 miles, as the sketch shows."
 
 
-@pytest.mark.parametrize("fuzzy", [False, True])
 @pytest.mark.parametrize(
     ("begin", "end"),
     [
@@ -192,11 +164,9 @@ HIKE = "Marta hikes due north from camp for 12 miles and then due west for 35 mi
         ('<svg viewBox="0 0 9 9">', "</svg>"),
     ],
 )
-def test_drawing_code_is_no_evidence_but_for_the_rest_of_its_question(
-    begin: str, end: str, fuzzy: bool
-) -> None:
+def test_drawing_code_is_no_evidence_but_for_the_rest_of_its_question(begin: str, end: str) -> None:
     drawing = f"{begin}\n{CODE}\n{end}"
-    built = BenchmarkIndex(10, 3, fuzzy)
+    built = BenchmarkIndex(10, 3)
     built.add("bench", "words", f"{HIKE}\n{drawing}\nHow far is it back?")
     built.add("bench", "few words", f"Find $x$.\n{drawing.replace('150', '151')}")
     built.add("bench", "none", drawing.replace("150", "152"))

@@ -19,11 +19,5 @@ class DecontaminateSection(Section):
         "what leaves the corpus: the whole page, or the paragraphs (lines) that hold a shared run",
         paper="text segments, whose size is not stated (2.1)",
     )
-    fuzzy: Literal["off", "flag", "remove"] = key(
-        "off",
-        "questions in other words (typing errors, other variables, changed words): not looked for; kept, and"
-        " listed with the removals; or removed like the others (pipeline/decontaminate/fuzzy.py)",
-        paper="not done",
-    )
     benchmarks: list[str] | None = key(None, "names of the benchmarks kept out; null means all of the run")
     fields: dict[str, dict[str, str]] = key({}, "columns of the benchmarks by name, as their `fields`")

@@ -10,8 +10,8 @@ Inputs:
                    them this program cleans the shards itself, with the benchmarks given
 
 Outputs: `corpus/*.jsonl.zst`; `removals.jsonl`, a line for each run of words that a page shares with an item
-(id and url of the page, benchmark, item, gram, span, rule, run, grams, context, removed: the page, a segment
-or, if `decontaminate.fuzzy` is `flag`, nothing); `card.md`.
+(id and url of the page, benchmark, item, gram, span, rule, run, grams, context, removed: page or segment);
+`card.md`.
 """
 
 import json
@@ -77,19 +77,16 @@ def run(stage: Stage[DecontaminateSection]) -> Counts:
     folder, runs = stage.partial / "corpus", 0
     folder.mkdir()
     given = list(map(Path, stage.inputs.get("cleaned", [])))
-    total, pages, removed, composition, flagged = 0, 0, Counter[str](), Composition(), 0
+    total, pages, removed, composition = 0, 0, Counter[str](), Composition()
     with (stage.partial / "removals.jsonl").open("w") as log:
         for part in gather(given or clean_here(stage), folder):
             log.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in part.log)
-            proven = [row for row in part.log if row["removed"] != "nothing"]
-            pages += len({row["id"] for row in proven})
-            flagged += len({row["id"] for row in part.log} - {row["id"] for row in proven})
-            removed.update(name for _, name in {(row["id"], row["benchmark"]) for row in proven})
+            pages += len({row["id"] for row in part.log})
+            removed.update(name for _, name in {(row["id"], row["benchmark"]) for row in part.log})
             composition += part.composition
             total, runs = total + part.seen, part.runs
     counts = {"kept": total, "clean": composition.pages, "contaminated": pages, "runs": runs}
     counts |= {f"contaminated.{name}": number for name, number in sorted(removed.items())}
-    counts |= {"flagged": flagged} if stage.config.fuzzy == "flag" else {}
     (stage.partial / "card.md").write_text(data_card(stage, composition, counts, folder))
     return counts
 

@@ -19,7 +19,7 @@ from pipeline.crawl.opted_out import NOTHING, OptedOut
 from pipeline.data.rows import raw_lines, write_lines
 from pipeline.data.shards import DocumentWriter, read_documents, rows_of
 from pipeline.decontaminate.card import Composition
-from pipeline.decontaminate.ngrams import FUZZY, BenchmarkIndex, Match, build_index
+from pipeline.decontaminate.ngrams import BenchmarkIndex, Match, build_index
 from pipeline.protocol.manifest import write_json
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, Stage, run_stage
@@ -101,13 +101,10 @@ def clean_shard(
                 document.metadata |= kept[document.id]
             found.seen += 1
             matches = index.matches(document.text)
-            flagged = [match for match in matches if match.rule == FUZZY and config.fuzzy == "flag"]
-            proven = [match for match in matches if match not in flagged]
             head = {"id": document.id, "url": document.metadata.get("url")}
-            page = clean(document, proven, config)
+            page = clean(document, matches, config)
             removed = {"removed": "page" if page is None else "segment"}
-            found.log += [head | asdict(match) | removed for match in proven]
-            found.log += [head | asdict(match) | {"removed": "nothing"} for match in flagged]
+            found.log += [head | asdict(match) | removed for match in matches]
             if page is not None:
                 writer.write(page)
                 found.composition.add(page)

@@ -31,14 +31,13 @@ class Kind(IntFlag):
     CHARACTER = 4  # CJK
     NUMBER = 8  # of two digits or more, and not a round one
     FORMULA = 16  # a number, a TeX command or a single letter
-    DIGITS = 32  # any number
 
 
 def kind(word: str) -> Kind:
     """Return the properties of one gram."""
     if word[0].isdigit():
         round_one = word.strip("0") == "1"
-        return Kind.FORMULA | Kind.DIGITS | (Kind.NUMBER if len(word) > 1 and not round_one else Kind(0))
+        return Kind.FORMULA | (Kind.NUMBER if len(word) > 1 and not round_one else Kind(0))
     if CJK_CHARACTER.match(word):
         return Kind.CHARACTER
     if word[0] == "\\" or len(word) == 1:

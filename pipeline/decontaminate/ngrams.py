@@ -2,7 +2,7 @@
 
 The paper: a text with a 10-gram of a benchmark is removed; benchmark texts of 3 to 9 grams must match
 whole. `crawl/grams.py` says what a gram is, `canonical.py` that notations of one formula have the same
-grams, `evidence.py` which shared runs count, and `fuzzy.py` what questions in other words are.
+grams, `evidence.py` which shared runs count.
 
 A page's runs are hashed together and looked up in a bitmap. Those that pass are searched among the sorted
 hashes of the benchmarks; those found there are compared gram by gram. Memory depends on the benchmarks only:
@@ -19,14 +19,12 @@ from numpy.typing import NDArray
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.crawl.grams import Grams, Hashes, runs, runs_at
 from pipeline.data.rows import read_rows, renamed
-from pipeline.decontaminate.canonical import canonical, chosen, drawn, without_line_marks
+from pipeline.decontaminate.canonical import canonical, drawn, without_line_marks
 from pipeline.decontaminate.evidence import SURE, full_runs, kind, short_text, specific, windows
-from pipeline.decontaminate.fuzzy import ANCHOR, SHORTEST, FuzzyIndex, letters_alike
 from pipeline.protocol.errors import InputError
 
 BITS_PER_KEY = 16  # of the bitmap: at most one in 16 of the runs that are in no benchmark passes it
 ALONE, LONG_RUN, WHOLE = 2, 1, 0  # a run proves a leak by itself, within a long run, with the whole question
-FUZZY = "fuzzy"  # the rule of a question in other words
 CONTEXT = 60  # characters shown on both sides of a gram
 PREFIX = "benchmark."  # of inputs
 QUESTIONS = ("question", "problem", "prompt", "text", "input")  # as data sets of the hub call them
@@ -101,11 +99,10 @@ class _Runs:
 
 
 class BenchmarkIndex:
-    """Grams of all benchmark texts, and the runs that count. `fuzzy`: also find questions in other words."""
+    """Grams of all benchmark texts, and the runs that count."""
 
-    def __init__(self, ngram: int, shortest: int, fuzzy: bool = False) -> None:
-        self.ngram, self.shortest, self.fuzzy = ngram, shortest, fuzzy
-        self._views: dict[int, Hashes] = {}  # of the questions that are long enough, by their number
+    def __init__(self, ngram: int, shortest: int) -> None:
+        self.ngram, self.shortest = ngram, shortest
         self._kinds: dict[int, int] = {}
         self._texts: list[_Text] = []
         self._parts: list[Hashes] = []
@@ -124,9 +121,6 @@ class BenchmarkIndex:
         self._texts.append(_Text(benchmark, item, is_question, start, start + len(found)))
         self._parts.append(found.hashes)
         self._drawings.append(drawn(found))
-        words = chosen(found, ~self._drawings[-1])
-        if self.fuzzy and is_question and len(words) >= SHORTEST:
-            self._views[len(self._texts) - 1] = letters_alike(words)
         self._built = False
 
     def build(self) -> None:
@@ -140,9 +134,6 @@ class BenchmarkIndex:
         short = [table.places for length, table in self._runs.items() if length < self.ngram]
         places = np.concatenate([np.empty(0, np.int64), *short])
         self._heads = _Bitmap(runs_at(self._grams, places, self.shortest))
-        self._similar = FuzzyIndex(list(self._views.values()), self._kinds) if self._views else None
-        self._anchors = _Bitmap(self._similar.keys) if self._similar else None
-        self._numbers = list(self._views)
         self._built = True
 
     def __len__(self) -> int:
@@ -186,7 +177,7 @@ class BenchmarkIndex:
             more = self._search(bare)
             matches += [one for one in more if (one.benchmark, one.item, one.run) not in places]
             matches.sort(key=lambda match: match.span)
-        return matches + self._fuzzy_matches(page, {(match.benchmark, match.item) for match in matches})
+        return matches
 
     def _search(self, page: Grams) -> list[Match]:
         """Find the runs of these grams."""
@@ -203,19 +194,6 @@ class BenchmarkIndex:
                 found.setdefault((first, last, item.benchmark, item.item), (start, length))
         ordered = sorted(found.items(), key=lambda match: (match[1], match[0]))
         return [self._match(page, run, gram) for run, gram in ordered]
-
-    def _fuzzy_matches(self, page: Grams, known: set[tuple[str, str]]) -> list[Match]:
-        """Parts of the page that are like questions which are not `known` to be there."""
-        if self._similar is None or len(page := chosen(page, ~drawn(page))) < ANCHOR:
-            return []
-        view = letters_alike(page)
-        matches = []
-        for similar in self._similar.similar(view, self._anchors.passed(runs(view, ANCHOR))):
-            item = self._texts[self._numbers[similar.question]]
-            if (item.benchmark, item.item) not in known:
-                run = similar.first, similar.last, item.benchmark, item.item
-                matches.append(self._match(page, run, (similar.first, ANCHOR), FUZZY))
-        return matches
 
     def _hits(self, page: Hashes) -> Iterator[tuple[int, int, int, int]]:
         """(length, start in the page, place, proof) of the page's runs that are in benchmarks."""
@@ -247,9 +225,7 @@ class BenchmarkIndex:
             return True
         return proof == ALONE or (item.is_question and shared == item.end - item.start)
 
-    def _match(
-        self, page: Grams, run: tuple[int, int, str, str], gram: tuple[int, int], rule: str = ""
-    ) -> Match:
+    def _match(self, page: Grams, run: tuple[int, int, str, str], gram: tuple[int, int]) -> Match:
         first, last, benchmark, item = run
         start, length = gram
         low, high = int(page.starts[start]), int(page.ends[start + length - 1])
@@ -258,7 +234,7 @@ class BenchmarkIndex:
             item,
             " ".join(page.words(start, start + length)),
             (low, high),
-            rule or (f"{length}-gram" if length == self.ngram else "exact"),
+            f"{length}-gram" if length == self.ngram else "exact",
             (int(page.starts[first]), int(page.ends[last - 1])),
             last - first,
             page.text[max(0, low - CONTEXT) : high + CONTEXT],
@@ -269,7 +245,7 @@ def build_index(inputs: dict[str, list[str]], config: DecontaminateSection) -> B
     """Index questions, answers and solutions of all benchmarks among the inputs, by the names of columns that
     the section's `fields` give. Raises InputError.
     """
-    index = BenchmarkIndex(config.ngram, config.shortest, config.fuzzy != "off")
+    index = BenchmarkIndex(config.ngram, config.shortest)
     for name in sorted(key for key in inputs if key.startswith(PREFIX)):
         rows, benchmark = 0, name.removeprefix(PREFIX)
         for source in inputs[name]:

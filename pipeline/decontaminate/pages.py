@@ -59,7 +59,7 @@ ROWS = f"""
 SELECT url, warc_file, "offset", digest, language, status,
     CASE status WHEN 'rejected' THEN rejected WHEN 'duplicate' THEN kind WHEN 'excluded' THEN excluded
         WHEN 'below_cut' THEN 'score' WHEN 'contaminated' THEN match.rule
-        ELSE CASE match.removed WHEN 'segment' THEN 'segments removed' WHEN 'nothing' THEN 'fuzzy' END
+        ELSE CASE match.removed WHEN 'segment' THEN 'segments removed' END
         END AS reason,
     CASE WHEN {RANKED} THEN found END AS score,
     CASE WHEN status IN ('contaminated', 'kept') THEN iteration END AS iteration,

@@ -31,7 +31,7 @@ from pipeline.training.tokenizer import load_tokenizer
 DOCUMENTS_PER_BATCH = 512
 COUNTED = ("documents", "tokens", "empty")
 REMOVED = "removed"  # counted of sources that are decontaminated
-DECONTAMINATION = {"ngram": 10, "shortest": 3, "fuzzy": "off"}  # that stage's defaults, in the key
+DECONTAMINATION = {"ngram": 10, "shortest": 3}  # that stage's defaults, in the key
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def removals(run: Run, limit: int) -> Removals | None:
     sample = [queue[turn] for turn in range(turns) for queue in queues.values() if turn < len(queue)]
     return Removals(
         len(rows),
-        len({row["id"] for row in rows if row["removed"] != "nothing"}),
+        len({row["id"] for row in rows}),
         Counter(benchmark for benchmark, _ in firsts),
         Counter(row["rule"] for row in rows),
         sample[:limit],
