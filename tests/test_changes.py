@@ -137,10 +137,6 @@ def pinned_base(folder: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
     return {"decontaminate": {"ngram": 12}, "pins": {"cpt/base": key}}
 
 
-def all_benchmarks(folder: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    return {"decontaminate": {"benchmarks": list(graph_of().config.benchmarks)}}
-
-
 def reordered(folder: Path, patch: pytest.MonkeyPatch) -> None:
     for name in OVERLAYS:
         text = yaml.safe_load((folder / name).read_text())
@@ -198,7 +194,6 @@ CHANGES = [
     Change("`decontaminate.ngram`, with `pins: {cpt/base: ...}`", ("decontaminate/*",), pinned_base),
     key("`launch`, threads, GPUs", "", LAUNCH),
     key("a key set to its default", "", {"evaluate": {"temperature": 0.7}}),
-    Change("`null` replaced by the list of all benchmarks", (), all_benchmarks),
     Change("the order of keys, comments in a configuration", (), reordered),
     edit("a file of yours, other content", EVALUATIONS, PROMPT, reason="input prompt"),
     edit("the report's claims", "report", "configs/claims.yaml", reason="input claims"),

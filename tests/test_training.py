@@ -278,7 +278,7 @@ def test_chunks_of_logits_give_the_logprobs_and_gradients_of_all_at_once(model, 
 
     def run() -> list[torch.Tensor]:
         model.zero_grad()
-        found = TokenLogprobs(model)(tokens_BT, positions_BT, targets_BT, temperature=0.7)
+        found = TokenLogprobs(model)(tokens_BT, positions_BT, targets_BT)
         found.sum().backward()
         return [found, *(parameter.grad.clone() for parameter in model.parameters())]
 
@@ -286,7 +286,7 @@ def test_chunks_of_logits_give_the_logprobs_and_gradients_of_all_at_once(model, 
     monkeypatch.setitem(linear_loss.CHUNK_ELEMENTS, "cpu", 7 * model.config.vocab_size)
     torch.testing.assert_close(run(), whole, rtol=0, atol=1e-5)
     model.set_attn_implementation("eager")  # transformers' own
-    logits = model(input_ids=tokens_BT, position_ids=positions_BT, use_cache=False).logits / 0.7
+    logits = model(input_ids=tokens_BT, position_ids=positions_BT, use_cache=False).logits
     expected = logits.log_softmax(-1).gather(-1, targets_BT.clamp(min=0)[..., None]).squeeze(-1)
     wanted = targets_BT != IGNORE
     torch.testing.assert_close(whole[0][wanted], expected[wanted].float())

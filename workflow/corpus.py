@@ -88,7 +88,7 @@ def _lineage(graph: Instances, select: Result) -> None:
     parts = graph.config.sections["crawl"].cluster_parts(len(filters))
 
     def add(name: str, inputs: Inputs) -> None:
-        graph.add(name, "pipeline.decontaminate.pages", section, inputs, ("benchmarks",))
+        graph.add(name, "pipeline.decontaminate.pages", section, inputs)
 
     for number, part in enumerate(parts):
         own = f"-{number:04d}" if len(parts) > 1 else ""
@@ -107,25 +107,17 @@ def _lineage(graph: Instances, select: Result) -> None:
 
 def _clean(graph: Instances, folder: str, select: Result | None) -> None:
     """Add the instances `FOLDER/clean-SHARD` and `FOLDER/corpus` of what `select` keeps, or of all pages."""
-    section, names = graph.config.sections["decontaminate"], _benchmarks(graph)
+    section, names = graph.config.sections["decontaminate"], list(graph.config.benchmarks)
     fields, cleaned = graph.benchmark_fields(names), []
     chosen: Inputs = [("select", select)] if select else []
     without = [] if select else lists_of(graph, OPTED_OUT)
     for shard in pool_shards(graph):
         name, given = f"{folder}/clean-{shard:04d}", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")
         inputs = [("shard", given), *chosen, *without, *graph.benchmark_files(names)]
-        # The inputs name the benchmarks, so the key says no more: null and a list of all are the same.
-        own = ("benchmarks",)
-        clean = graph.add(name, "pipeline.decontaminate.clean", section, inputs, own, fields=fields)
+        clean = graph.add(name, "pipeline.decontaminate.clean", section, inputs, fields=fields)
         cleaned.append(("cleaned", clean))
     inputs = [("pool", Result("crawl/dedup")), *chosen, *cleaned]
-    graph.add(f"{folder}/corpus", "pipeline.decontaminate", section, inputs, ("benchmarks",))
-
-
-def _benchmarks(graph: Instances) -> list[str]:
-    """Name the benchmarks that are kept out of what models learn from."""
-    names = graph.config.sections["decontaminate"].benchmarks
-    return list(graph.config.benchmarks) if names is None else names
+    graph.add(f"{folder}/corpus", "pipeline.decontaminate", section, inputs)
 
 
 def _selection(graph: Instances, name: str) -> Result:
@@ -165,6 +157,6 @@ def add_tokens(graph: Instances) -> None:
             inputs.append((role, Result(folder, "corpus")))
         more = {}
         if any(source.decontaminate for source in mixture.sources.values()):
-            inputs += graph.benchmark_files(_benchmarks(graph))
-            more = {"fields": graph.benchmark_fields(_benchmarks(graph))}
+            inputs += graph.benchmark_files(graph.config.benchmarks)
+            more = {"fields": graph.benchmark_fields(graph.config.benchmarks)}
         graph.add(f"tokens/{name}", "pipeline.tokens", mixture, inputs, **more)

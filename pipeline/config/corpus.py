@@ -17,6 +17,7 @@ Rate = Annotated[float, Field(gt=0)] | Literal["auto"]
 class CorpusSection(Section):
     """The iterated classifier over the pool (paper section 2.1)."""
 
+    filled: ClassVar[tuple[str, ...]] = ("seed",)
     programs: ClassVar[dict[str, tuple[str, ...]]] = {  # inputs name the files
         "train": (*CLASSIFIER, "reviewed"),
         "score": (),

@@ -34,6 +34,7 @@ class TextSource(Section):
 class CrawlSection(Section):
     """From WARC files or texts to deduplicated pages (paper section 2.1, which gives no settings for it)."""
 
+    filled: ClassVar[tuple[str, ...]] = ("seed",)
     named: ClassVar[tuple[str, ...]] = ("warc", "texts")
     programs: ClassVar[dict[str, tuple[str, ...]]] = {
         "extract": ("base_url", "fields", "files_per_shard", "order", "filters"),  # its inputs name the files
@@ -42,7 +43,7 @@ class CrawlSection(Section):
         "buckets": ("min_similarity", "bucket_jobs", *SIGNATURES),
         "cluster": ("cluster_jobs",),
         "filter": SIGNATURES,
-        "dedup": ("most_lost",),
+        "dedup": (),
     }
 
     warc: str | list[str] | None = key(
@@ -61,12 +62,6 @@ class CrawlSection(Section):
         {},
         "their columns, where text and url have other names; rows that repeat an id are rejected; a language"
         " (ISO 639-1) that is not given is detected; a row without a URL is a page without a domain",
-    )
-    most_lost: float = key(
-        1.0,
-        "a named source of texts that loses a larger share of its rows before they are scored ends the run",
-        gt=0,
-        le=1,
     )
     base_url: str = key(
         "https://data.commoncrawl.org/", "prefix of the relative paths in a list, as in Common Crawl's lists"

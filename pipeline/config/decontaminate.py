@@ -19,5 +19,4 @@ class DecontaminateSection(Section):
         "what leaves the corpus: the whole page, or the paragraphs (lines) that hold a shared run",
         paper="text segments, whose size is not stated (2.1)",
     )
-    benchmarks: list[str] | None = key(None, "names of the benchmarks kept out; null means all of the run")
     fields: dict[str, dict[str, str]] = key({}, "columns of the benchmarks by name, as their `fields`")

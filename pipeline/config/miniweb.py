@@ -1,10 +1,14 @@
 """Keys of the demo's generated world: its web, what is planted in it, the sizes of its data sets."""
 
+from typing import ClassVar
+
 from pipeline.config.section import LARGEST_SEED, Section, key
 
 
 class MiniwebSection(Section):
     """A small web with known truth (ours; the paper works on Common Crawl)."""
+
+    filled: ClassVar[tuple[str, ...]] = ("seed",)
 
     enabled: bool = key(False, "generate the world; off where real WARC files and benchmarks are given")
     seed: int = key(0, "seed of everything in the world; equal seeds give equal bytes", ge=0, le=LARGEST_SEED)

@@ -11,8 +11,6 @@ PRECISION = (
 
 
 class Optimizer(Section):
-    """AdamW; its learning rate belongs to the stage."""
+    """AdamW; its learning rate belongs to the stage. Its moments decay by the paper's 0.9 and 0.95 (2.2)."""
 
-    beta1: float = key(0.9, "first moment's decay", paper="0.9 (2.2)", ge=0, lt=1)
-    beta2: float = key(0.95, "second moment's decay", paper="0.95 (2.2)", ge=0, lt=1)
     weight_decay: float = key(0.1, "on matrices; norms do not decay", paper="0.1 (2.2)", ge=0)

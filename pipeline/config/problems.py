@@ -9,7 +9,7 @@ from pipeline.config.section import LARGEST_SEED, Section, key
 class ProblemsSection(Section):
     """Word problems with equations, without copies and without those of the benchmarks, in parts."""
 
-    filled: ClassVar[tuple[str, ...]] = ("benchmarks",)
+    filled: ClassVar[tuple[str, ...]] = ("benchmarks", "seed")
 
     source: str | list[str] | None = key(
         None,

@@ -162,7 +162,6 @@ class RlSection(Section):
     max_tokens: int = key(
         1024, "longest output, with what its programs printed; tokens", paper="1024 (4.2)", ge=1
     )
-    temperature: float = key(1.0, "sampling temperature; the policy is trained at it too", gt=0)
     answer: Literal["boxed", "any"] = key(
         "boxed",
         "the answer that the reward judges: boxed: the one in \\boxed{}, by strict rules; any: also an answer"

@@ -44,7 +44,7 @@ class RunKeys(Section):
     run: str = key("default", "name of the run: results go to results/<run>")
     seed: int = key(
         0,
-        "seed of everything random in the run; a section's own `seed` key overrides it",
+        "seed of everything random in the run; that of a model's stage or node and of `evaluate` override it",
         ge=0,
         le=LARGEST_SEED,
     )
@@ -213,7 +213,7 @@ class Config:
             if name in LAUNCHED:
                 section, launch = without_launch(section, name)
             self._raw[name], self._launches[name] = self._with_seed(name, section), launch
-        self.sections = {name: validated(SECTIONS[name], self._raw[name], name) for name in SECTIONS}
+        self.sections = {name: self._section(name) for name in SECTIONS}
         self._check_names(values)
         self.mixtures = self._nodes(values, "mixtures", MixtureNode)
         for name, mixture in self.mixtures.items():
@@ -256,9 +256,14 @@ class Config:
             )
 
     def _with_seed(self, name: str, section: Any) -> Any:
-        if isinstance(section, dict) and "seed" in SECTIONS[name].model_fields:
+        if isinstance(section, dict) and "seed" in SECTIONS[name].own_keys():
             return {"seed": self.seed} | section
         return section
+
+    def _section(self, name: str) -> Section:
+        """Return a section, with the run's seed where it has none of its own. Raises ConfigError."""
+        found = validated(SECTIONS[name], self._raw[name], name)
+        return found.model_copy(update={"seed": self.seed}) if "seed" in found.filled else found
 
     def _check_names(self, values: dict[str, Any]) -> None:
         for group in ("mixtures", "benchmarks", "models"):

@@ -36,8 +36,8 @@ class SourceNode(Section):
     text: str = key("text", "field that holds a document's text")
     decontaminate: bool = key(
         False,
-        "leave out documents that share a run of words with a benchmark of `decontaminate.benchmarks`, by the"
-        " defaults of that stage, and list them in removals.jsonl; for text of the web",
+        "leave out documents that share a run of words with a benchmark of the run, by the defaults of"
+        " `decontaminate`, and list them in removals.jsonl; for text of the web",
     )
 
 

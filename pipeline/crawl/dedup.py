@@ -56,18 +56,6 @@ def removed_within(stage: Stage[CrawlSection], dumps: list[list[Path]], removed:
     return tables
 
 
-def check_losses(counts: Counts, most: float) -> None:
-    """Raise InputError for a named source of which more than that share is lost before it is scored."""
-    for name in (name for name in counts if name.startswith("rows.")):
-        source = name.partition(".")[2]
-        rows, pages, gone = (int(counts.get(f"{of}.{source}", 0)) for of in ("rows", "pages", "duplicates"))
-        if rows and (lost := 1 - (pages - gone) / rows) > most:
-            raise InputError(
-                f"config key crawl.most_lost: source {source} loses {lost:.1%} of its {rows:,} rows, more"
-                f" than {most:.1%}: {rows - pages:,} are rejected, {gone:,} duplicates"
-            )
-
-
 def run(stage: Stage[CrawlSection]) -> Counts:
     """Make the pool; returns counts by rule."""
     folders = [Path(folder) for folder in stage.inputs.get("filter", [])]
@@ -84,7 +72,6 @@ def run(stage: Stage[CrawlSection]) -> Counts:
         before = counted(chain(*dumps))
         counts.update({name: count for name, count in before.items() if name.startswith(OF_DUMPS)})
         counts["pages"] = before["pages"]
-    check_losses(dict(counts), stage.config.most_lost)
     return dict(counts)
 
 

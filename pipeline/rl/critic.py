@@ -44,7 +44,7 @@ def prepare_critic(
         packed = batch.packed.to(critic.device)
         batch.old_values_N = _values(critic, packed)
         if reference is not None:
-            batch.reference_N = output_logprobs(reference, packed, section.temperature)
+            batch.reference_N = output_logprobs(reference, packed)
         advantages_N, batch.returns_N = estimate(packed, batch.old_values_N, batch.reference_N, section)
         batch.packed = replace(packed, advantages_N=advantages_N)
 

@@ -155,7 +155,7 @@ class Explorer:
 
         Raises InputError if the sampler's log-probabilities are not numbers: its weights are broken.
         """
-        flat = self._draw(asked, self.section.temperature, logprobs=True)
+        flat = self._draw(asked, 1.0, logprobs=True)
         if not all(math.isfinite(logprob) for draft in flat for logprob in draft.logprobs):
             raise InputError(
                 f"rl step {step}: the sampler's log-probabilities are not numbers; its weights are broken"

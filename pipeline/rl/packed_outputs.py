@@ -103,13 +103,12 @@ class MicroBatch:
     returns_N: Tensor | None = None
 
 
-def output_logprobs(module: Any, packed: PackedOutputs, temperature: float) -> Tensor:
+def output_logprobs(module: Any, packed: PackedOutputs) -> Tensor:
     """Return log pi of the output tokens, (N,); `module` is a `TokenLogprobs` or an engine around one."""
     logprobs_BT = module(
         packed.tokens_BT,
         packed.positions_BT,
         packed.targets_BT,
-        temperature=temperature,
         documents=packed.documents,
         places_N=packed.places_N,
     )

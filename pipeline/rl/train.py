@@ -135,12 +135,12 @@ class Update:
         """Return the micro-batch's part of the loss."""
         learner, section = self.learner, self.section
         packed = batch.packed.to(learner.engine.device)
-        logprobs_N = output_logprobs(learner.engine, packed, section.temperature)
+        logprobs_N = output_logprobs(learner.engine, packed)
         if self.first:
             batch.old_N = logprobs_N.detach()
             if learner.reference is not None and batch.reference_N is None:
                 with torch.no_grad():
-                    batch.reference_N = output_logprobs(learner.reference, packed, section.temperature)
+                    batch.reference_N = output_logprobs(learner.reference, packed)
         if self.gaps is not None:
             self.gaps.add(packed, batch.old_N)
             self.watched.add(**divergences(packed, batch.old_N))

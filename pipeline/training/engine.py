@@ -38,8 +38,7 @@ class EngineSettings:
     """How an engine optimises (AdamW) and spreads its state (ZeRO)."""
 
     learning_rate: float
-    beta1: float = 0.9
-    beta2: float = 0.95
+    betas: tuple[float, float] = (0.9, 0.95)
     epsilon: float = 1e-8
     weight_decay: float = 0.1
     gradient_clipping: float = 1.0
@@ -183,7 +182,7 @@ def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
     optimizer = torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=settings.learning_rate,
-        betas=(settings.beta1, settings.beta2),
+        betas=settings.betas,
         eps=settings.epsilon,
         fused=True,
     )

@@ -24,14 +24,12 @@ def _chunks(positions: int, head_VD: Tensor) -> list[slice]:
     return [slice(start, min(start + size, positions)) for start in range(0, positions, size)]
 
 
-def _logits(hidden_CD: Tensor, head_VD: Tensor, temperature: float) -> Tensor:
+def _logits(hidden_CD: Tensor, head_VD: Tensor) -> Tensor:
     if hidden_CD.dtype != torch.bfloat16:
-        logits_CV = (hidden_CD @ head_VD.T).float()
-    elif hidden_CD.is_cuda:
-        logits_CV = torch.mm(hidden_CD, head_VD.T, out_dtype=torch.float32)
-    else:  # products of bf16 numbers are exact in fp32
-        logits_CV = hidden_CD.float() @ head_VD.T.float()
-    return logits_CV if temperature == 1.0 else logits_CV.div_(temperature)
+        return (hidden_CD @ head_VD.T).float()
+    if hidden_CD.is_cuda:
+        return torch.mm(hidden_CD, head_VD.T, out_dtype=torch.float32)
+    return hidden_CD.float() @ head_VD.T.float()  # products of bf16 numbers are exact in fp32
 
 
 class _Gradients:
@@ -75,7 +73,7 @@ class _WeightedNll(torch.autograd.Function):
         gradients = _Gradients(hidden_ND, head_VD, ctx.needs_input_grad)
         for part in _chunks(len(targets_N), head_VD):
             hidden_CD, targets_C1 = hidden_ND[part], targets_N[part, None]
-            logits_CV = _logits(hidden_CD, product_VD, 1.0)
+            logits_CV = _logits(hidden_CD, product_VD)
             normaliser_C1 = logits_CV.logsumexp(1, keepdim=True)
             logprobs_N[part] = (logits_CV.gather(1, targets_C1) - normaliser_C1).squeeze(1)
             if any(ctx.needs_input_grad):
@@ -97,21 +95,18 @@ class _WeightedNll(torch.autograd.Function):
 
 class _TargetLogprobs(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, temperature: float
-    ) -> Tensor:
+    def forward(ctx: Any, hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor) -> Tensor:
         product_VD = head_VD.to(hidden_ND.dtype)
         logprobs_N = torch.empty(len(targets_N), dtype=torch.float32, device=hidden_ND.device)
         normaliser_N = torch.empty_like(logprobs_N)
         parts, logits_CV = _chunks(len(targets_N), head_VD), None
         for part in parts:
-            logits_CV = _logits(hidden_ND[part], product_VD, temperature)
+            logits_CV = _logits(hidden_ND[part], product_VD)
             normaliser_C1 = logits_CV.logsumexp(1, keepdim=True)
             normaliser_N[part] = normaliser_C1.squeeze(1)
             logprobs_N[part] = (logits_CV.gather(1, targets_N[part, None]) - normaliser_C1).squeeze(1)
         ctx.save_for_backward(hidden_ND, head_VD, targets_N, normaliser_N)
         ctx.logits_CV = logits_CV if len(parts) == 1 and any(ctx.needs_input_grad) else None
-        ctx.temperature = temperature
         return logprobs_N
 
     @staticmethod
@@ -123,12 +118,12 @@ class _TargetLogprobs(torch.autograd.Function):
         kept_CV, ctx.logits_CV = ctx.logits_CV, None
         for part in _chunks(len(targets_N), head_VD):
             hidden_CD, targets_C1 = hidden_ND[part], targets_N[part, None]
-            logits_CV = _logits(hidden_CD, product_VD, ctx.temperature) if kept_CV is None else kept_CV
-            scale_C1 = -upstream_N[part, None] / ctx.temperature
+            logits_CV = _logits(hidden_CD, product_VD) if kept_CV is None else kept_CV
+            scale_C1 = -upstream_N[part, None]
             normaliser_C1 = normaliser_N[part, None]
             gradients.add(part, logits_CV, normaliser_C1, targets_C1, scale_C1, hidden_CD, product_VD)
         head_grad_VD = None if gradients.head_VD is None else gradients.head_VD.to(head_VD.dtype)
-        return gradients.hidden_ND, head_grad_VD, None, None
+        return gradients.hidden_ND, head_grad_VD, None
 
 
 def weighted_nll(
@@ -140,8 +135,6 @@ def weighted_nll(
     return _WeightedNll.apply(hidden_ND, head_VD, targets_N, weights_N.float())
 
 
-def target_logprobs(
-    hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, temperature: float = 1.0
-) -> Tensor:
-    """Return log-probabilities of `targets_N` at `temperature`, (N,), fp32."""
-    return _TargetLogprobs.apply(hidden_ND, head_VD, targets_N, temperature)
+def target_logprobs(hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor) -> Tensor:
+    """Return log-probabilities of `targets_N`, (N,), fp32."""
+    return _TargetLogprobs.apply(hidden_ND, head_VD, targets_N)

@@ -60,7 +60,6 @@ class TokenLogprobs(nn.Module):
         tokens_BT: Tensor,
         positions_BT: Tensor,
         targets_BT: Tensor,
-        temperature: float = 1.0,
         documents: dict[str, Any] | None = None,
         weights_BT: Tensor | None = None,
         places_N: Tensor | None = None,
@@ -85,7 +84,7 @@ class TokenLogprobs(nn.Module):
         if weights_BT is not None:
             loss, logprobs = weighted_nll(*chosen, weights_BT.flatten()[wanted])
             return loss, spread(logprobs).view_as(targets_BT)
-        return spread(target_logprobs(*chosen, temperature)).view_as(targets_BT)
+        return spread(target_logprobs(*chosen)).view_as(targets_BT)
 
     def _hidden(self, tokens_BT: Tensor, positions_BT: Tensor, documents: dict[str, Any] | None) -> Tensor:
         """Return last hidden states (B, T, D), in the type used for matrix products."""
