@@ -307,6 +307,24 @@ def test_a_row_without_a_question_is_an_error_that_names_its_line(pages: Path) -
     assert done.returncode == 2 and "bench.jsonl: line 1: a benchmark row needs" in done.stderr
 
 
+@pytest.mark.parametrize("as_list", [False, True])
+def test_a_short_question_counts_with_its_choices(tmp_path: Path, as_list: bool) -> None:
+    """The stem alone may be any heading; a longer question counts alone."""
+    choices = {"A": "a clustering", "B": "a regression", "C": "a projection", "D": "none of these"}
+    given = list(choices.values()) if as_list else choices
+    rows = [
+        {"id": "short", "question": "The K-means algorithm:", "choices": given},
+        {"id": "long", "question": QUESTION, "choices": given},
+    ]
+    write_lines(tmp_path / "bench.jsonl", rows)
+    built = build_index({"benchmark.b": [str(tmp_path / "bench.jsonl")]}, DecontaminateSection())
+    assert not built.matches("The K-means algorithm: it moves centres to means until nothing moves.")
+    for form in ("({}) {} ", "\n{}. {}"):
+        quiz = "The K-means algorithm: " + "".join(form.format(*choice) for choice in choices.items())
+        assert [match.item for match in built.matches(f"Quiz. {quiz} Good luck.")] == ["short"]
+    assert [match.item for match in built.matches(QUESTION)] == ["long"]
+
+
 def test_a_question_is_found_in_the_column_that_the_benchmark_names(tmp_path: Path) -> None:
     files = {"own": [{"id": "1", "task": QUESTION}], "usual": [{"id": "2", "question": OTHER}]}
     source = {name: str(write_lines(tmp_path / f"{name}.jsonl", rows)) for name, rows in files.items()}

@@ -12,6 +12,7 @@ about 30 bytes for each of their grams.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -241,6 +242,15 @@ class BenchmarkIndex:
         )
 
 
+def _choices(choices: Any) -> str:
+    """Write the choices of a short question, after it: its stem alone may be any heading."""
+    if isinstance(choices, list):
+        choices = {chr(ord("A") + number): text for number, text in enumerate(choices)}
+    if not isinstance(choices, dict):
+        return f"\n{choices or ''}"
+    return "".join(f"\n({letter}) {text}" for letter, text in choices.items())
+
+
 def build_index(inputs: dict[str, list[str]], config: DecontaminateSection) -> BenchmarkIndex:
     """Index questions, answers and solutions of all benchmarks among the inputs, by the names of columns that
     the section's `fields` give. Raises InputError.
@@ -259,7 +269,10 @@ def build_index(inputs: dict[str, list[str]], config: DecontaminateSection) -> B
                 item = f"{benchmark}-{rows - 1}" if identity is None else str(identity)
                 for key in (*QUESTIONS, *ANSWERS):
                     if row.get(key):
-                        index.add(benchmark, item, str(row[key]), key in QUESTIONS)
+                        text = str(row[key])
+                        if key in QUESTIONS and len(canonical(text)) < config.ngram:
+                            text += _choices(row.get("choices"))
+                        index.add(benchmark, item, text, key in QUESTIONS)
         if not rows:
             sources = ", ".join(map(str, inputs[name]))
             raise InputError(f"{sources}: no rows; {name} would keep nothing out of the corpus")
