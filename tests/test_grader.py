@@ -6,13 +6,15 @@ MATH_VERIFY=<a checkout of huggingface/Math-Verify> also runs all of its own tes
 import ast
 import math
 import os
+import random
+import re
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from given.answers import labelled, shared
+from given.answers import SEED, labelled, shared
 from given.cases import cases
 from given.lines import read_lines, write_lines
 
@@ -122,6 +124,33 @@ def test_the_command_grades_hostile_pairs_without_a_traceback(tmp_path):
     verdicts = tmp_path / "verdicts.jsonl"
     command.main(["--input", str(write_lines(tmp_path / "pairs.jsonl", rows)), "--output", str(verdicts)])
     assert len(read_lines(verdicts)) == len(rows)
+
+
+BRANCHES = r"""
+A+A|A-A|\frac{A}{A}|\sqrt[A]{A}|A^{A}|(A,A)|[A,A)|\{A,A\}|A=A|A<A|\sum_{k=1}^{A} A|\prod_{n=A}^{A} A
+\binom{A}{A}|\log_{A} A|f(A)|\left|A\right||A!|\begin{pmatrix} A & A \\ A & A \end{pmatrix}|(A,A)^T
+\begin{vmatrix} A & A \\ A & A \end{vmatrix}|A \cup A|x \in A|A \pm A|A, A|A \text{ cm}|A_{A}|A:A
+\text{A}|\sin A|\arcsin(A)|\{x \mid A\}|A \equiv A \pmod{A}|\max(A,A)|A^\circ|A \text{ or } A
+"""
+LEAVES = r"0 1 2 5 12 0.5 x y n k i \pi e -3 \infty \emptyset 3\%".split()  # noqa: SIM905
+
+
+def text_of(draw: random.Random, depth: int = 0) -> str:
+    """A random text of the grammar of answers, which need not have a meaning."""
+    if depth > 4 or draw.random() < 0.3:
+        return draw.choice(LEAVES)
+    form = draw.choice(BRANCHES.strip().replace("\n", "|").split("|"))
+    return re.sub("A", lambda _: text_of(draw, depth + 1), form)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_no_text_of_the_grammar_makes_the_grader_fail(part):
+    draw = random.Random(f"{SEED} {part}")
+    for _ in range(250):
+        reference, answer = text_of(draw), text_of(draw)
+        question = draw.choice([None, f"Find ${answer}$ in cm.", f"What is ${text_of(draw)}$?"])
+        verdict = grade(reference, f"\\boxed{{{answer}}}", question=question, boxed_only=True)
+        assert verdict.verdict != "failed", (reference, answer, question, SEED)
 
 
 def test_grading_works_off_the_main_thread():

@@ -5,6 +5,7 @@ import random
 import pytest
 from given.answers import SEED, labelled, shared
 
+from pipeline.grader import remarks
 from pipeline.grader.answers import compare, grade
 from pipeline.grader.vocabulary import WORDS
 from pipeline.protocol.code import Code
@@ -67,6 +68,11 @@ def test_on_cmath_no_word_but_a_counter_is_accepted_beside_the_answer():
                 missed.append((answer, row["question"]))
     assert len(accepted) <= 0.005 * len(rows) * len(CHANGED.split()), (SEED, accepted[:20])
     assert len(missed) <= 0.05 * len(rows) * len(FORMS), (SEED, missed[:20])
+
+
+def test_every_listed_word_is_one_word_of_its_pattern():
+    words = [word.rstrip("*") for listed in WORDS.values() for word in listed]
+    assert [word for word in words if not remarks._ONE_WORD.fullmatch(word)] == []
 
 
 def test_the_lists_of_words_are_part_of_the_graders_code():

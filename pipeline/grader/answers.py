@@ -13,10 +13,10 @@ paper's rules.
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, wraps
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .asked import Asked, asked
 from .boxes import MAX_BOXES, boxes, reward_boxes
@@ -42,6 +42,7 @@ _LETTER = re.compile(
 _SAYS = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{2}|\\(?:text|mathrm|mbox)(?![A-Za-z])|[\u3040-\u9fff]")  # words
 _SPACES = re.compile(r"(?<![0-9A-Za-z]) +| +(?![0-9A-Za-z])")
 _DECIMAL_COMMA = re.compile(r"(?<![\d,.])(\d{1,3}(?:[. ]\d{3})+|\d+)(?:,(\d+))?(?![\d,])")
+_GROUPED = re.compile(r"\d,\d{3}(?!\d)")
 _MARKED = re.compile(r"[.:：、]")
 _OTHER = re.compile(
     r"(?<![A-Za-z])(?:[A-F]|or|and|nor|not|neither|maybe|wrong|false|incorrect|other)(?![A-Za-z])|n't|不"
@@ -120,8 +121,34 @@ def _by_letter(reference: str, answer: str, wanted: Asked) -> Decision | None:
     return None
 
 
+class Reading(NamedTuple):
+    """One way to read an answer: its words, and what they mean or why that is not known."""
+
+    text: str
+    meaning: Expression | str
+
+
+def readings(text: str, wanted: Asked, *, beside: bool) -> Iterator[Reading]:
+    """Read a cleaned answer: as it stands, then with commas between values.
+
+    With `beside`, also without words beside its value, then with decimal commas.
+    """
+    yield from _by_commas(text, wanted)
+    if beside:
+        pointed = _DECIMAL_COMMA.sub(_pointed, text) if wanted.comma else text
+        forms = {bare(text, wanted.text), pointed, bare(pointed, wanted.text)} - {None, text}
+        for form in sorted(forms):
+            yield from _by_commas(form, wanted)
+
+
+def _by_commas(text: str, wanted: Asked) -> Iterator[Reading]:
+    yield Reading(text, _meaning(text, wanted.listed))
+    if not wanted.listed and _GROUPED.search(text):
+        yield Reading(text, _meaning(text, True))
+
+
 def decide(reference: str, answer: str, wanted: Asked) -> Decision:
-    """Compare two final answers to a question that asks for the form `wanted`."""
+    """Compare two final answers to a question that asks for the form `wanted`: right if readings agree."""
     reference, answer = clean(reference), clean(answer)
     if not answer:
         return "wrong", "empty"
@@ -129,15 +156,14 @@ def decide(reference: str, answer: str, wanted: Asked) -> Decision:
         return "right", "same after normalisation"
     if (outcome := _by_letter(reference, answer, wanted)) is not None:
         return outcome
-    outcome = _by_trees(reference, answer, wanted, wanted.listed)
-    if outcome[0] != "right" and not wanted.listed and re.search(r"\d,\d{3}(?!\d)", reference + " " + answer):
-        separate = _by_trees(reference, answer, wanted, True)
-        outcome = separate if separate[0] == "right" else outcome
-    if outcome[0] != "right" and not _SAYS.search(reference) and (alone := bare(answer, wanted.text)):
-        outcome = _by_trees(reference, alone, wanted, wanted.listed)
-    if outcome[0] != "right" and wanted.comma and (written := _DECIMAL_COMMA.sub(_pointed, answer)) != answer:
-        outcome = decide(reference, written, replace(wanted, comma=False))
-    return outcome
+    golds = list(readings(reference, wanted, beside=False))
+    outcomes = []
+    for given in readings(answer, wanted, beside=not _SAYS.search(reference)):
+        for gold in golds:
+            outcomes.append(_by_meaning(gold, given, wanted))
+            if outcomes[-1][0] == "right":
+                return outcomes[-1]
+    return next((outcome for outcome in outcomes if outcome[0] == "wrong"), outcomes[0])
 
 
 def _pointed(match: re.Match[str]) -> str:
@@ -145,7 +171,7 @@ def _pointed(match: re.Match[str]) -> str:
     return re.sub(r"\D", "", match[1]) + (f".{match[2]}" if match[2] else "")
 
 
-def _tree(text: str, separate: bool) -> Expression | str:
+def _meaning(text: str, separate: bool) -> Expression | str:
     tree = parse(number_word(text) or text, separate)
     if isinstance(tree, str) or not count(tree, "text") or not has_sentence(text):
         return tree
@@ -159,31 +185,39 @@ def _units_fit(gold: Expression, given: Expression, question: str) -> bool:
     return all(is_unit(unit, context) for unit in theirs - ours)
 
 
-def _by_trees(reference: str, answer: str, wanted: Asked, separate: bool) -> Decision:
-    gold, given = _tree(reference, separate), _tree(answer, separate)
-    if isinstance(gold, Expression) and isinstance(given, Expression):
-        if not _units_fit(gold, given, wanted.text):
-            return "undecided", "a unit that the question does not name"
-        try:
-            outcome = equivalent(gold, given, wanted)
-        except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
-            # mpmath raises these for undefined operations; one answer must not end a run
-            return "undecided", f"comparison failed: {type(error).__name__}"
-        words = outcome[0] != "right" and is_words(reference) and is_words(answer) and count(gold, "text") > 0
-        return ("right", "words") if words and same_words(reference, answer) else outcome
-
-    if gold == Expression("set") and same_words(answer, "none"):
+def _by_meaning(gold: Reading, given: Reading, wanted: Asked) -> Decision:
+    """Compare two readings: by their meanings if both are known, else by their words."""
+    if isinstance(gold.meaning, Expression) and isinstance(given.meaning, Expression):
+        return _by_trees(gold, given, wanted)
+    if gold.meaning == Expression("set") and same_words(given.text, "none"):
         return "right", "words"
 
     def same(first: str, second: str) -> bool:
-        sides = [_tree(clean(text), separate) for text in (first, second)]
+        sides = [_meaning(clean(text), wanted.listed) for text in (first, second)]
         return not any(isinstance(side, str) for side in sides) and equivalent(*sides, wanted)[0] == "right"
 
-    outcome = compare_prose(reference, answer, same, strict=wanted.strict)
-    if outcome == ("wrong", "words") and (isinstance(gold, str) or not is_words(answer)):
-        unread, reason = ("reference", gold) if isinstance(gold, str) else ("answer", given)
-        return "undecided", f"{unread} not understood: {reason}"
+    outcome = compare_prose(gold.text, given.text, same, strict=wanted.strict)
+    unread = next((side for side in (gold, given) if isinstance(side.meaning, str)), given)
+    if outcome == ("wrong", "words") and (unread is gold or not is_words(given.text)):
+        name = "reference" if unread is gold else "answer"
+        return "undecided", f"{name} not understood: {unread.meaning}"
     return outcome
+
+
+def _by_trees(gold: Reading, given: Reading, wanted: Asked) -> Decision:
+    if not _units_fit(gold.meaning, given.meaning, wanted.text):
+        return "undecided", "a unit that the question does not name"
+    try:
+        outcome = equivalent(gold.meaning, given.meaning, wanted)
+    except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
+        # mpmath raises these for undefined operations; one answer must not end a run
+        return "undecided", f"comparison failed: {type(error).__name__}"
+    words = outcome[0] != "right" and count(gold.meaning, "text") and is_words(gold.text)
+    return (
+        ("right", "words")
+        if words and is_words(given.text) and same_words(gold.text, given.text)
+        else outcome
+    )
 
 
 def _guarded(judge: Callable[..., Verdict]) -> Callable[..., Verdict]:
@@ -249,7 +283,7 @@ def _copied(reference: str, answer: str, question: str) -> bool:
     given = bare(given, question) or given
     if _SPACES.sub("", expected) == _SPACES.sub("", given):
         return False
-    trees = _tree(expected, False), _tree(given, False)
+    trees = _meaning(expected, False), _meaning(given, False)
     if trees[0] == trees[1]:
         return False
     if not any(isinstance(tree, str) for tree in trees):
@@ -278,7 +312,7 @@ def final_answer(reference: str, response: str, choices: Mapping[str, str] | Non
 def numeric_value(answer: str) -> float | None:
     """Return the answer as a float if it is a single real value, else None."""
     try:
-        tree = _tree(clean(answer), False)
+        tree = _meaning(clean(answer), False)
         if isinstance(tree, str) or any(
             part.kind in ("text", "relation", "list", "percent", "base", "pm") for part in walk(tree)
         ):

@@ -1,6 +1,7 @@
 """The form of answer that a question asks for: percent, radians, a number base, rounding, a list."""
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -99,6 +100,7 @@ def asked(question: str | None) -> Asked:
     """Return the form that `question` asks for."""
     if not question:
         return Asked()
+    question = unicodedata.normalize("NFC", question)
     return Asked(
         known=True,
         text=question,

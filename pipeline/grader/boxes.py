@@ -9,7 +9,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Literal
 
-from .remarks import first_words, last_words
+from .remarks import first_words, last_words, scaling
 from .vocabulary import WORDS, WRAPPED
 
 BOX = "\\boxed"
@@ -29,7 +29,7 @@ _NEUTRAL = re.compile(
     r"[\s{}()\[\]*$~|]|\\[,;:! ]|\\(?:left|right|displaystyle|[bB]igg?[lr]?|[lL]arge|LARGE|[hH]uge"
     r"|underline|mathbf|boldsymbol|bm|ensuremath|color\s*\{\w+\}|textcolor\s*\{\w+\})(?![A-Za-z])"
 )
-_GLUED_BEFORE = re.compile(r"(?:[-+/^]|\d(?:[.,]*\d)*+)++\Z")
+_GLUED_BEFORE = re.compile(r"(?:[-−﹣－+±/^√×÷]|\d[\d.,]*+)++\Z")
 _GLUED_AFTER = re.compile(r"\d[\d.,]*|\\?%|°|\^\S+|\s*[-+/*]\s*(?=[\d\\(])\S+")
 _NOT_EQUAL = re.compile(r"(?:≠|\\neq?|\\not\s*=|!=|\\neg|\\lnot)[\s{($\\\[*]*\Z")
 _ASKS = re.compile(r"[\s$*)\\\]]*[?？]")
@@ -55,7 +55,9 @@ class Box:
         compound = re.search(r"[-+,]", self.content[1:]) and (
             left or re.match(r"[\^!*/]|\\cdot|\\times", right)
         )
-        return f"{left}({self.content}){right}" if compound else left + self.content + right
+        answer = f"{left}({self.content}){right}" if compound else left + self.content + right
+        beside = scaling(*self._beside(0, len(self.text))) if not (left or right) else ("", "")
+        return f"{beside[0]} {answer} {beside[1]}" if any(beside) else answer
 
     @property
     def remark(self) -> Literal["", "denied", "alternative", "doubted"]:

@@ -10,6 +10,7 @@ from itertools import product
 from . import regions
 from .asked import Asked
 from .equations import is_name, same_equation, same_order, solved_for_y
+from .names import in_name_order, names_answer
 from .scalars import is_rounding, same_scalar
 from .tree import Decision, Expression, count, make, rebuild, rename, signed, symbols, walk
 from .values import same, spend
@@ -17,6 +18,7 @@ from .values import same, spend
 MAX_ITEMS = 200
 MAX_SIGNS = 4
 _ROWS = ({("tuple", "[]")}, {("list", ",")})  # [[1, 2], [3, 4]] and [1, 2; 3, 4]
+CHAIN = {"=", "~", "equiv"}
 IMAGINARY = Expression("constant", "i")
 INTEGERS = frozenset("knmljtNKZcC") | {f"{letter}_{digit}" for letter in "kncC" for digit in "0123"}
 
@@ -113,41 +115,55 @@ def _relations(gold: Expression, given: Expression, asked: Asked) -> Decision | 
 
 
 def _two_relations(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
-    if not {*gold.value, *given.value} <= {"=", "~", "equiv"}:
+    if not {*gold.value, *given.value} <= CHAIN:
         return _verdict(gold.value == given.value and all(map(same, gold.args, given.args)), "relation")
     names = [
         side.args[0] if len(side.args) == 2 and is_name(side.args[0]) else None for side in (gold, given)
     ]
     if None not in names:
         one, other = names
-        clash = (
-            one != other and {one.kind, other.kind} == {"symbol"} and {one.value, other.value} <= set("xyz")
-        )
-        if not clash:
+        variables = {one.kind, other.kind} == {"symbol"} and {one.value, other.value} <= set("xyz")
+        values = {one.kind, other.kind} == {"apply"} and one.value == other.value and not symbols(one)
+        if one == other or not (variables or values):
             return equivalent(gold.args[1], given.args[1], asked)
     if not symbols(given) or not symbols(gold) or len(gold.args) > 2 or len(given.args) > 2:
-        reading = _reading(gold)
-        return None if reading.kind == "relation" else equivalent(reading, _reading(given), asked)
+        reading = _reading(gold, asked)
+        return None if reading.kind == "relation" else equivalent(reading, given, asked)
     outcome = same_equation(gold, given)
     return _verdict(outcome, "equation")
 
 
-def _reading(node: Expression) -> Expression:
+def _reading(node: Expression, asked: Asked) -> Expression:
     r"""Return the value that a chain states: 5 for x = 5, 1/3 for 1/3 \approx 0.33; itself if its sides
     disagree.
     """
-    if node.kind != "relation" or not set(node.value) <= {"=", "~", "equiv"}:
+    if node.kind != "relation" or not set(node.value) <= CHAIN:
         return node
-    sides = list(node.args)
-    while len(sides) > 1 and is_name(sides[0]):
-        del sides[0]
+    sides, signs = _unnamed(node, asked)
     result = sides[0]
-    for side in sides[1:]:
-        if equivalent(result, side, Asked())[0] == "right" or is_rounding(side, result):
+    for sign, side in zip(signs, sides[1:], strict=True):
+        if equivalent(result, side, Asked())[0] == "right" or (sign == "~" and is_rounding(side, result)):
             result = side
-        elif not is_rounding(result, side):
+        elif not (sign == "~" and is_rounding(result, side)):
             return node
     return result
+
+
+def _unnamed(chain: Expression, asked: Asked) -> tuple[list[Expression], list[str]]:
+    """Return the sides of a chain behind those that only name the answer, and the signs between them."""
+    sides, signs = list(chain.args), list(chain.value)
+    while len(sides) > 1 and names_answer(sides[0], asked.text):
+        named = sides.pop(0)
+        signs.pop(0)
+        if named.kind == sides[0].kind == "tuple" and len(named.args) == len(sides[0].args):
+            sides[0] = sides[0]._replace(args=in_name_order(named.args, sides[0].args, asked.text))
+    return sides, signs
+
+
+def _every_side(gold: Expression, chain: Expression, asked: Asked) -> Decision:
+    """Compare a chain that is to earn a reward: whatever it says is the reference."""
+    outcomes = [equivalent(gold, side, asked) for side in _unnamed(chain, asked)[0]]
+    return next((outcome for outcome in outcomes if outcome[0] != "right"), outcomes[0])
 
 
 def _one_relation(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
@@ -156,8 +172,10 @@ def _one_relation(gold: Expression, given: Expression, asked: Asked) -> Decision
     def compared(said: Expression) -> Decision:
         return equivalent(said, other, asked) if relation is gold else equivalent(other, said, asked)
 
-    reading = _reading(relation)
+    reading = _reading(relation, asked)
     if reading is not relation:
+        if asked.strict and relation is given:
+            return _every_side(gold, given, asked)
         outcome = compared(reading)
         return compared(relation.args[-1]) if outcome[0] != "right" else outcome
     if relation.value == ("in",) and is_name(relation.args[0]):
@@ -226,8 +244,8 @@ def _collections(gold: Expression, given: Expression, asked: Asked) -> Decision 
     if names and set(names) == set(other_names):
         by_name = dict(zip(other_names, theirs, strict=True))
         return _in_order(ours, [by_name[name] for name in names], asked, "labelled list")
-    if _alphabetical(names) or _alphabetical(other_names):
-        return _in_order(ours, theirs, asked, "labelled list")
+    if _are_letters(names) or _are_letters(other_names):
+        return _in_order(ours, _by_name(theirs, asked), asked, "labelled list")
     return _matched(ours, theirs, asked)
 
 
@@ -241,10 +259,15 @@ def _labels(items: Sequence[Expression]) -> list[Expression]:
     return named if len(named) == len(items) == len(set(named)) else []
 
 
-def _alphabetical(names: Sequence[Expression]) -> bool:
-    """Whether names are single letters in alphabetical order, which fixes the order of their values."""
-    plain = [name.value for name in names if name.kind == "symbol" and len(name.value) == 1]
-    return bool(plain) and len(plain) == len(names) and plain == sorted(plain)
+def _are_letters(names: Sequence[Expression]) -> bool:
+    """Whether names are single letters, whose order is that of their values."""
+    return bool(names) and all(name.kind == "symbol" and len(name.value) == 1 for name in names)
+
+
+def _by_name(items: Sequence[Expression], asked: Asked) -> Sequence[Expression]:
+    """Return items labelled by letters in the order of these; others as they stand."""
+    names = _labels(items)
+    return in_name_order(names, items, asked.text) if _are_letters(names) else items
 
 
 def _distinct(items: Sequence[Expression], asked: Asked) -> tuple[Expression, ...]:
@@ -295,7 +318,7 @@ def _list_against_one(
         if len(gold.args) != len(given.args):
             return "wrong", "tuple"
         compare = _matched if other.value == "[]" and other is given else _in_order
-        return compare(gold.args, given.args, asked, "tuple")
+        return compare(gold.args, _by_name(given.args, asked), asked, "tuple")
     if theirs and all(equivalent(gold, item, asked)[0] == "right" for item in theirs):
         return "right", "one value in several forms"
     return "wrong", "list against one value"

@@ -8,14 +8,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from .boxes import formulas
-from .notation import clean
-from .parser import parse
+from .names import MAX_NODES, question_formulas
 from .tree import Expression, number, walk
 from .values import exact, same, spend
 
-MAX_FORMULAS = 40  # of a question
-MAX_NODES = 400  # of a formula that is compared by form
 SLACK = 4  # nodes by which an answer may exceed a reference to which a formula of the question is equal
 _CONTAINERS = ("list", "set", "tuple", "matrix", "union", "ratio")
 _NUMERALS = ("number", "decimal", "base")
@@ -25,7 +21,7 @@ def is_worked_out(reference: Expression, answer: Expression, question: str) -> b
     """Whether a right answer has a form that shows work, given the question that it answers."""
     if _size(answer) > MAX_NODES or _ordered(answer) == _ordered(reference):
         return True
-    asked = _asked(question)
+    asked = question_formulas(question)
     if is_plain(reference):
         return is_plain(answer) and _last(answer) not in asked
     asked = tuple(formula for formula in asked if same(formula, reference))
@@ -62,17 +58,6 @@ def _last(node: Expression) -> Expression:
 
 def _size(node: Expression) -> int:
     return sum(1 for _ in walk(node))
-
-
-@lru_cache(maxsize=1024)
-def _asked(question: str) -> tuple[Expression, ...]:
-    """Return the formulas of a question, and the sides of its equations."""
-    found: list[Expression] = []
-    for start, end in formulas(question)[:MAX_FORMULAS]:
-        tree = parse(clean(question[start:end]))
-        if isinstance(tree, Expression) and _size(tree) <= MAX_NODES:
-            found += [tree, *(tree.args if tree.kind in ("relation", "list") else ())]
-    return tuple(found)
 
 
 @lru_cache(maxsize=4096)

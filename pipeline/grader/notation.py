@@ -141,6 +141,7 @@ def clean(text: str) -> str:
         lambda match: ", ".join(str(ord(sign) - 0x245F) for sign in match[0] if "①" <= sign <= "⑳"), text
     )
     if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
         for mark, (pattern, table) in _SCRIPTS.items():
             text = pattern.sub(
                 lambda match, mark=mark, table=table: f"{mark}{{{match[0].translate(table)}}}", text

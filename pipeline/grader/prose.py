@@ -9,10 +9,10 @@ from collections.abc import Callable
 from .notation import number_word
 from .remarks import FOREIGN
 from .tree import Decision
-from .vocabulary import ARTICLES, SYNONYMS, WRAPPED
+from .vocabulary import ARTICLES, LETTERS, SYNONYMS, WRAPPED
 
 MAX_SENTENCE = 2000
-_WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*|\d+(?:\.\d+)?|√")
+_WORD = re.compile(rf"{LETTERS}(?:['-]{LETTERS})*|\d+(?:\.\d+)?|√")
 _HEDGE = re.compile(
     r"\b(?:anything|but|least|most|more|less|fewer|greater|over|under|above"
     r"|below|between|wrong|incorrect|false"
@@ -31,9 +31,9 @@ _CLAIM = (
 )
 
 
-_WORDS_ONLY = re.compile(r"[^\W\d_]+(?:(?:['-]|[\s,]+)[^\W\d_]+)*")
+_WORDS_ONLY = re.compile(rf"{LETTERS}(?:(?:['-]|[\s,]+){LETTERS})*")
 _LONG_WORD = re.compile(r"[^\W\d_]{2}|[\u4e00-\u9fff√∅]")
-_SIGN = re.compile(r"\\?[^\W\d_]+|\d+|[^\w\s]|_")
+_SIGN = re.compile(rf"\\?{LETTERS}|\d+|[^\w\s]|_")
 
 
 def _signs(text: str) -> list[str]:

@@ -15,6 +15,8 @@ from .vocabulary import (
     FUNCTIONS,
     GENERIC_UNITS,
     GREEK,
+    LETTERS,
+    LINKING,
     LINKS,
     UNIT_POWERS,
     UNITS,
@@ -27,10 +29,13 @@ MAX_WORDS, MAX_UNIT_WORDS = 24, 8  # beside a value, and as a unit or a label
 MAX_PIECES = 40  # characters of a word that is read in pieces
 _PIECES = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af々"  # scripts without spaces or with endings
 _IN_PIECES = re.compile(f"[{_PIECES}]")
-_WORD = rf"(?<!\\)(?:[{_PIECES}]+|(?<![A-Za-z])[^\W\d_{_PIECES}]+(?:['-][^\W\d_{_PIECES}]+)*\.?)"
+_SPACED = LETTERS.replace(r"\d_", rf"\d_{_PIECES}")  # letters of a script with spaces
+_WORD = rf"(?<!\\)(?:[{_PIECES}]+|(?<![A-Za-z]){_SPACED}(?:['-]{_SPACED})*\.?)"
 _ONE_WORD = re.compile(_WORD)
 _TOKEN = re.compile(rf"(?P<beside>{_WORD}|\((?:{_WORD}\s?){{1,4}}+\)|[\s:,]+)|\\?[A-Za-z]+|.", re.DOTALL)
 _UNIT_WORD = re.compile(rf"{_WORD}|[€°¢]")
+_BETWEEN_UNITS = re.compile(r"[\s/,.()'~-]*")
+_POWER = re.compile(rf"({_WORD})\s*\^\s*-?[123](?!\d)")
 _DIGITS = re.compile("[一二两三四五六七八九十]")  # in a name: 三年级
 _MONTH = re.compile(r"\bMay\b")  # no doubt
 _OF = {"of", "de", "von", "di", "из", "от", "من"}
@@ -46,6 +51,10 @@ _IN_PARTS = frozenset(filter(_IN_PIECES.match, WORDS["stops"]))
 _STOPS = _whole_words(WORDS["stops"] - _IN_PARTS)
 _INSIDE = re.compile("|".join(map(re.escape, sorted(_IN_PARTS))))  # a stop anywhere in a word without spaces
 FOREIGN = _whole_words(word for word in WORDS["stops"] - _IN_PARTS - ENGLISH_STOPS if len(word) > 1)
+_SCALING = {name: _whole_words(WORDS[name]) for name in ("scales", "scaled")}
+_BESIDE_BOX = r"(?:[\s$*~:]|\\[()\[\],;:! ]|\\(?:text|mathrm)\s*\{|[{}])*"
+_LAST_WORDS = re.compile(rf"(?:{_WORD}[\s-]+){{0,3}}{_WORD}(?={_BESIDE_BOX}\Z)")
+_FIRST_WORDS = re.compile(rf"{_BESIDE_BOX}((?:{_WORD}[\s-]+){{0,3}}{_WORD})")
 _MANY = re.compile(rf"(?:{'|'.join(map(re.escape, WORDS['many']))})\s*\Z")
 _TELLING = WORDS["denials"] | WORDS["alternatives"] | WORDS["doubts"]
 _BESIDE = {True: WORDS["before"], False: WORDS["measure"] | WORDS["after"]}  # by whether it stands before
@@ -61,28 +70,11 @@ def bare(text: str, question: str) -> str | None:
     if not places or len(places) == len(tokens):
         return None
     first, last = places[0], places[-1]
-    quoted = _quoted(text, tokens[: last + 1], question)
-    start, end = tokens[first].start() if quoted is None else quoted, tokens[last].end()
+    start, end = tokens[first].start(), tokens[last].end()
     if (start == 0 and end == len(text)) or not re.search(r"\d|\\", text[start:end]):
         return None
     fits = add_nothing(text[:start], question, before=True) and add_nothing(text[end:], question)
     return text[start:end].strip(" ,:") if fits else None
-
-
-def _quoted(text: str, tokens: list[re.Match[str]], question: str) -> int | None:
-    """Where the value begins if one number of the question stands before it: "6 pens cost 48"."""
-    words = [place for place, token in enumerate(tokens) if token["beside"] and token["beside"].strip(" ,:")]
-    if not words:
-        return None
-    start = tokens[words[-1]].end()
-    numbers = list(re.finditer(r"\d+(?:\.\d+)?\s*\w", text[:start]))
-    if len(numbers) != 1 or not re.search(rf"(?<!\d){re.escape(numbers[0][0])}", question):
-        return None
-    said = text[numbers[0].end() : start].split()[-1].casefold()
-    verb = said in WORDS["before"] or any(
-        said.endswith(word) for word in WORDS["before"] if _IN_PIECES.match(word)
-    )
-    return start if verb else None
 
 
 def add_nothing(phrase: str, question: str, *, before: bool = False) -> bool:
@@ -107,14 +99,20 @@ def stopped(phrase: str) -> bool:
 
 
 def is_unit(unit: str, question: str) -> bool:
-    """Whether the words after a value can be its unit: they add nothing and are no power alone."""
+    """Whether what stands after a value can be its unit: words that add nothing, not a power alone, and no
+    signs but powers of units.
+    """
+    unit = _POWER.sub(lambda match: match[1] if singular(match[1].casefold()) in UNITS else match[0], unit)
     words = _UNIT_WORD.findall(unit.partition("/")[0])
-    generic = [word.casefold() in GENERIC_UNITS or word.casefold() in UNIT_POWERS for word in words]
+    if not _BETWEEN_UNITS.fullmatch(_UNIT_WORD.sub(" ", unit)) or not _UNIT_WORD.search(unit):
+        return False
     if words and UNIT_POWERS.keys() >= {word.casefold() for word in words}:
         return False  # 3 squared
     return all(
-        plain or _adds_nothing(word.rstrip("."), place, question, False)
-        for place, (plain, word) in enumerate(zip(generic, words, strict=True))
+        word.casefold() in GENERIC_UNITS
+        or word.casefold() in UNIT_POWERS
+        or _adds_nothing(word.rstrip("."), place, question, False)
+        for place, word in enumerate(words)
     )
 
 
@@ -134,6 +132,30 @@ def _adds_nothing(word: str, place: int, question: str, before: bool) -> bool:
     if len(word) < 3 or _STOPS.match(word):
         return False
     return _stands_in(word, question) if question else word.isascii() and not before
+
+
+def scaling(before: str, after: str) -> tuple[str, str]:
+    """Return the words that touch a box and change its value: half of, thousand; "" where none does."""
+    left, right = _LAST_WORDS.search(before), _FIRST_WORDS.match(after)
+    return _scaling(left[0], True) if left else "", _scaling(right[1], False) if right else ""
+
+
+def _scaling(phrase: str, before: bool) -> str:
+    """Return the words of a phrase from the box to one that scales, if only articles are between."""
+    which = "scales" if before else "scaled"
+    pieces = [piece for piece in WORDS[which] if _IN_PIECES.match(piece)]
+    words = _ONE_WORD.findall(phrase)
+    for place, word in enumerate(words[::-1] if before else words):
+        word = word.casefold().rstrip(".")
+        if _IN_PIECES.match(word):
+            touching = (piece for piece in pieces if (word.endswith if before else word.startswith)(piece))
+            piece = next(touching, "")
+            return phrase if piece and not before else piece
+        if _SCALING[which].match(word):
+            return " ".join(words[-place - 1 :] if before else words[: place + 1])
+        if word not in _OF and word not in LINKING:
+            break
+    return ""
 
 
 def last_words(text: str) -> set[str]:

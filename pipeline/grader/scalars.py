@@ -65,6 +65,8 @@ def _degrees(gold: Expression, given: Expression, asked: Asked) -> Decision | No
         return _values(gold.args[0], given.args[0], asked)
     if not any(kinds):
         return None
+    if kinds[1] and not kinds[0] and asked.known and not units.fits("°", asked.text):
+        return "undecided", "degrees that the question does not name"
     angle, other = (gold, given) if kinds[0] else (given, gold)
     if Expression("constant", "pi") in walk(other):
         return _values(angle, other, asked)[0], "degrees as radians"

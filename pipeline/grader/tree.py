@@ -56,9 +56,11 @@ def symbols(node: Expression) -> frozenset[str]:
     """Names of the free symbols, without indices of sums and names of functions."""
     if node.kind == "symbol":
         return frozenset((node.value,))
-    found: frozenset[str] = frozenset().union(*map(symbols, node.args)) if node.args else frozenset()
+    parts = [symbols(argument) for argument in node.args]
     if node.kind == "sum":
-        found -= symbols(node.args[0])
+        index, low, high, body = parts
+        parts = [low, high, body - index]
+    found: frozenset[str] = frozenset().union(*parts)
     return found | {node.value} if node.kind == "apply" and node.value not in FUNCTION_NAMES else found
 
 

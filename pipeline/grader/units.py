@@ -4,15 +4,16 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-from .vocabulary import GENERIC_UNITS, UNIT_POWERS, UNIT_QUESTIONS, UNITS
+from .vocabulary import GENERIC_UNITS, LETTERS, UNIT_POWERS, UNIT_QUESTIONS, UNITS
 
 Unit = tuple[str, Fraction]  # kind and size
-_PARTS = re.compile(r"\^-?\d+|/|[^\W\d_]+|[€°¢$]")
+_PARTS = re.compile(rf"\^-?\d+|/|{LETTERS}|[€°¢$]")
 _HAN = "[\u3040-\u9fff]"
 _ASKED = re.compile(
     r"(?:\b(?:how many|number of|nearest|in|to|combien d[e']|wie viele?|cuánt[oa]s|сколько|كم|몇)\s+"
     r"|(?P<pieces>多少|几|何))"
-    r"\s*(?:square\s+|cubic\s+|平方|立方)?(?P<unit>[^\W\d_]+)"
+    r"\s*(?:square\s+|cubic\s+|平方|立方)?"
+    rf"(?P<unit>{LETTERS})"
 )
 # Chinese and Japanese write no spaces: a unit stands behind an amount
 _BEHIND = re.compile(rf"(?:[\d.]|[一二两三四五六七八九十百千万半几多少每何])({_HAN}{{1,9}})")

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+import unicodedata
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 
 def load(name: str) -> dict[str, Any]:
     """Read a table of words that lies beside this module."""
-    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return tomllib.loads(unicodedata.normalize("NFC", text))
 
 
+_MARKS = "".join(chr(code) for code in range(0x300, 0x2000) if unicodedata.category(chr(code))[0] == "M")
+LETTERS = rf"(?:[^\W\d_][{_MARKS}]*)+"  # with accents and vowel signs
 WRAPPED = re.compile(r"\\(?:text(?:bf|it|rm)?|mathrm|mbox|operatorname)\s*\{([^{}]*)\}")  # words in LaTeX
 
 
@@ -30,7 +34,7 @@ FUNCTIONS, CONSTANTS, RELATIONS, OPERATORS, SYNONYMS = (
 )
 _SETS = {name: frozenset(words.split()) for name, words in _TABLES["sets"].items()}
 SHORT_WORDS, LEADING_WORDS, ARTICLES = (_SETS[name] for name in ("short_words", "leading_words", "articles"))
-SILENT, GREEK, LINKS = (_SETS[name] for name in ("silent", "greek", "links"))
+SILENT, GREEK, LINKS, LINKING = (_SETS[name] for name in ("silent", "greek", "links", "linking"))
 ACCENTS, MARKS, COMMANDS = (_SETS[name] for name in ("accents", "marks", "commands"))
 
 NUMBER_WORDS = {word: number for number, word in enumerate(_TABLES["numbers"]["ones"].split())}
