@@ -26,6 +26,7 @@ from workflow.arguments import problem
 from workflow.graph import Graph
 from workflow.keys import Keys
 from workflow.links import move_links
+from workflow.lists import faulty_lists
 from workflow.overridden import overridden_keys
 from workflow.reasons import Reasons, edited
 from workflow.timing import recorded
@@ -246,7 +247,10 @@ def main(argv: list[str] | None = None) -> None:
         elif arguments.accept_code:
             names = accept_code(Keys(graph))
             print(f"accepted today's code for {', '.join(names) or 'no model: other code made none'}")
-        print("\n".join(summary(Reasons(Keys(graph)))))
+        reasons = Reasons(keys := Keys(graph))
+        print("\n".join(summary(reasons)))
+        if faults := list(faulty_lists(graph, [name for name in graph.nodes if not keys.settled(name)])):
+            raise ConfigError("\nerror: ".join(faults))
     except (InputError, ConfigError) as error:
         sys.exit(f"error: {error}")
 

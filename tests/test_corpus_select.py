@@ -205,6 +205,28 @@ def test_a_selection_that_outgrows_its_memory_goes_on_on_disk_with_the_same_byte
     assert json.loads((small / "metrics.json").read_text())["pool_pages"] == 80_000
 
 
+@pytest.mark.parametrize(
+    ("config", "seeds", "message"),
+    [
+        (
+            {"cut": "tokens", "budget_tokens": [0]},
+            0,
+            r"0 of [\d,]+ pages are kept, .* has 0: raise corpus.budget",
+        ),
+        ({"cut": "tokens", "budget_tokens": [700]}, 60, "the seed alone has 60: raise corpus.budget_tokens"),
+        ({"cut": "score", "threshold": 1.6e300}, 0, "give a seed of more sites, a background without math"),
+        ({"cut": "score", "threshold": 1e300}, 400, "the seed alone has 400: give a seed of more sites"),
+    ],
+)
+def test_an_empty_corpus_or_one_smaller_than_its_seed_is_no_result(
+    scores: list[Path], config: dict[str, Any], seeds: int, message: str
+) -> None:
+    urls = [row["url"] for row in plain(scores)[-seeds:]] if seeds else ["https://nowhere.example/"]
+    (scores[0].parent / "seed.txt").write_text("\n".join(urls))
+    with pytest.raises(InputError, match=message):
+        selected(scores, "few", **config)
+
+
 def test_a_damaged_table_is_one_line_that_names_it(scores: list[Path]) -> None:
     path = scores[3] / "scores.parquet"
     path.write_bytes(path.read_bytes()[:-9])

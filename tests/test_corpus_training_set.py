@@ -1,6 +1,8 @@
 """The pages that a classifier learns from."""
 
 import json
+from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from given.lines import write_lines
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus import training_set
 from pipeline.corpus.convergence import KEPT
+from pipeline.corpus.held_out import least_like_seed
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.train import look_up_lists
 from pipeline.corpus.training_set import (
@@ -25,6 +28,7 @@ from pipeline.corpus.url_lists import Survivors
 from pipeline.crawl.filter import DUPLICATES
 from pipeline.data.shards import DocumentWriter, read_documents, tables, write_table
 from pipeline.protocol.errors import InputError
+from pipeline.protocol.manifest import SCHEMA
 from pipeline.protocol.stage import Stage
 
 CONFIG = CorpusSection(positives=20, negatives=12)
@@ -85,7 +89,7 @@ def test_pages_are_chosen_by_lists_copies_and_hashes_whatever_shards_and_threads
 ) -> None:
     one = learnt(open_stage(tmp_path / "one", CONFIG, inputs, INSTANCE))
     urls = [page.url for page in one]
-    assert sum(page.math for page in one) == 13 and len(set(urls)) == len(urls) == 25
+    assert sum(page.math for page in one) == 13 and len(set(urls)) == len(urls) == 37
     assert "https://seed.example/q/11" in urls, "which a copy of it names"
     assert "https://news.example/p/40" not in urls, "which the selection keeps"
     pages = list(read_documents(pool / "pool/0000.jsonl.zst"))
@@ -194,3 +198,32 @@ def test_the_graph_gives_texts_to_training_alone(tmp_path: Path) -> None:
     given = [source for key, source in graph.nodes["corpus/iteration-1/train"].inputs if key == "seed_texts"]
     assert given == keys["seed_texts"] and graph.nodes["corpus/iteration-1/train"].section["seed"] == 7
     assert "seed_texts" not in dict(graph.nodes["corpus/iteration-1/select"].inputs)
+
+
+def test_negatives_from_the_pool_are_those_least_like_the_seed_and_no_more_than_it_has(
+    tmp_path: Path,
+    pool: Path,
+) -> None:
+    words = "dimension learning_rate word_ngrams min_count epochs buckets subwords".split()  # noqa: SIM905
+    config = CorpusSection.model_validate(dict.fromkeys(words, "auto"))
+    wanted = Wanted({f"other.example/p/{n}" for n in range(20, 40, 2)}, (), (500, 500), everything=True)
+    stage = open_stage(tmp_path / "sample", config, {"pool": pool}, INSTANCE)
+    pages = pages_of_pool(stage, wanted)
+    assert sum(page.math for page in pages) == 10 and len(pages) == 100
+    rejected = {"seed.example/p/0", "news.example/p/40"}
+    chosen = least_like_seed(stage, pages, rejected)
+    assert [page for page in chosen if page.math] == [page for page in pages if page.math]
+    hosts = Counter(page.host for page in chosen if not page.math)
+    assert hosts == {"news.example": 11, "seed.example": 1}, "one of either was rejected by a reviewer"
+
+
+def test_a_small_pool_is_no_background(tmp_path: Path, inputs: Given) -> None:
+    for size, message in ((99_999, "a pool of 99,999 pages is no general sample"), (100_000, "")):
+        manifest = dict.fromkeys(("stage", "instance", "fingerprint"), "crawl") | {
+            "files": {},
+            "schema": SCHEMA,
+        }
+        (inputs["pool"] / "manifest.json").write_text(json.dumps(manifest | {"counts": {"kept": size}}))
+        stage = open_stage(tmp_path / str(size), CONFIG, inputs, INSTANCE)
+        with pytest.raises(InputError, match=message) if message else nullcontext():
+            learnt(stage)

@@ -27,6 +27,7 @@ from pipeline.sandbox.pool import NoNamespaces, check
 from pipeline.stages import MODEL_STAGES
 from workflow.graph import Graph
 from workflow.instances import HUB_ID, Instance
+from workflow.lists import faulty_lists
 
 HUB_SECONDS = 5.0
 # Inputs that may be of the hub.
@@ -99,6 +100,7 @@ def missing(graph: Graph, jobs: Mapping[str, int], local: bool, machine: Machine
         )
     if empty := nothing_to_do(graph):
         found.append(empty)
+    found += faulty_lists(graph, jobs)
     found += faulty_rows(graph, nodes)
     found += dict.fromkeys(line for node in nodes for line in _no_models(node))
     found += _unreachable(nodes, machine)

@@ -6,16 +6,20 @@ says so.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
+import numpy as np
+
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.classifier import PageScorer, train
-from pipeline.corpus.training_set import LabelledPage
+from pipeline.corpus.classifier import PageScorer, scaled, train
+from pipeline.corpus.training_set import DRAWN, LabelledPage
+from pipeline.crawl.urls import normalise_url
 from pipeline.data.workers import map_forked
 from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Stage, label
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,9 @@ def _balanced(pages: Counter[str], count: int) -> dict[str, int]:
 
 
 def cross_validate(
-    pages: Sequence[LabelledPage], folds: Folds, config: CorpusSection, work: Path, processes: int, label: str
+    pages: Sequence[LabelledPage], folds: Folds, config: CorpusSection, work: Path, processes: int, name: str
 ) -> list[float]:
-    """Return the log-odds of each page (N,) by a model that has not seen its fold; `label`: of its lines."""
+    """Return the log-odds of each page (N,) by a model that has not seen its fold; `name`: of its lines."""
 
     def fold_scores(fold: int) -> list[float]:
         others = [page for page, other in zip(pages, folds.of, strict=True) if other != fold]
@@ -65,8 +69,27 @@ def cross_validate(
         return [score(page.text) for page, own in zip(pages, folds.of, strict=True) if own == fold]
 
     scores = []
-    with Progress(f"{label}: classifiers for measurement", config.folds, unit="fold") as bar:
+    with Progress(f"{name}: classifiers for measurement", config.folds, unit="fold") as bar:
         for values in map_forked(fold_scores, range(config.folds), processes):
             scores.append(iter(values))
             bar.update()
     return [next(scores[fold]) for fold in folds.of]
+
+
+def least_like_seed(
+    stage: Stage[CorpusSection], pages: Sequence[LabelledPage], rejected: Collection[str]
+) -> list[LabelledPage]:
+    """Leave of the negatives that were drawn from a pool the half that a first classifier scores least, and
+    no more than there are positives. Those with keys in `rejected` stay: a reviewer has seen them.
+    """
+    config, positives = stage.config, [page for page in pages if page.math]
+    others: dict[bool, list[LabelledPage]] = {True: [], False: []}
+    for page in pages[len(positives) :]:
+        others[normalise_url(page.url) in rejected].append(page)
+    drawn = others[False][: DRAWN * min(len(positives), config.negatives)]
+    tried = [*positives, *drawn]
+    config = scaled(config, len(tried)).model_copy(update={"folds": max(2, config.folds)})
+    folds, threads = divide(tried, config.folds), stage.launch.get("threads", 1)
+    scores = cross_validate(tried, folds, config, stage.work, threads, label(stage))[len(positives) :]
+    least = np.argsort(scores, kind="stable")[: -(-len(drawn) // DRAWN)]
+    return [*positives, *others[True], *(drawn[place] for place in sorted(least.tolist()))]

@@ -17,6 +17,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import EXCLUDED, add_pages, unmatched
 from pipeline.corpus.convergence import (
@@ -31,6 +33,7 @@ from pipeline.corpus.cut import Cut, find_cut, is_kept, promise
 from pipeline.corpus.domains import DOMAINS, Domain, Growth, growth, judge, learn, write_grown
 from pipeline.corpus.review_queue import review_queue, save_queue, write_review
 from pipeline.corpus.url_lists import GROWN, Survivors, current_urls
+from pipeline.crawl.opted_out import read_urls
 from pipeline.crawl.urls import NO_HOST
 from pipeline.data.database import Database, database, parquet, save
 from pipeline.data.shards import write_table
@@ -114,16 +117,33 @@ def look_at_domains(
     return domains, growth(joins, *known)
 
 
+def check_size(joins: Database, stage: Stage[CorpusSection], cut: Cut, seed: set[str]) -> None:
+    """Raise InputError where a selection is empty, or smaller than the seed, whose pages have these keys."""
+    joins.register("seed", pa.table([pa.array(seed, pa.string())], ["key"]))
+    ((pages,),) = joins.execute("SELECT count(*) FROM candidates WHERE key IN (FROM seed)").fetchall()
+    joins.unregister("seed")
+    if cut.kept < max(1, pages):
+        remedy = "raise corpus.budget_tokens"
+        if stage.config.cut == "score":
+            remedy = (
+                "give a seed of more sites, a background without mathematics, or a lower corpus.threshold"
+            )
+        counts = f"{cut.kept:,} of {cut.pages:,} pages are kept, the seed alone has {pages:,}"
+        raise InputError(f"corpus: {counts}: {remedy}")
+
+
 def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
     """Write kept pages, lists and review queue; returns the metrics."""
     config, train = stage.config, stage.input("train")
     lists = {name: current_urls(stage, name, train) for name in GROWN}
     survivors = Survivors.of(stage)
-    survivors.keys(chain(*lists.values()))  # all at once
+    seed_urls = read_urls(stage.input("seed_urls")) if stage.inputs.get("seed_urls") else []
+    survivors.keys(chain(seed_urls, *lists.values()))  # all at once
     known = [survivors.keys(urls) for urls in lists.values()]
     previous = stage.input("previous") if "previous" in stage.inputs else None
     with database(stage.work / "join", stage.launch) as joins:
         cut, never = keep(joins, stage, previous)
+        check_size(joins, stage, cut, survivors.keys(seed_urls))
         say(f"{label(stage)}: keeps {cut.kept:,} pages, looks at their domains")
         changed = changes(joins, cut.kept, previous, iteration)
         domains, grown = look_at_domains(joins, stage, known)

@@ -22,7 +22,7 @@ from pipeline.corpus.candidates import add_pages, unmatched
 from pipeline.corpus.classifier import restart_with_zeroed_memory, scaled, settings, train
 from pipeline.corpus.convergence import converged_before
 from pipeline.corpus.domains import add_mathematical, growth, learn, write_grown
-from pipeline.corpus.held_out import cross_validate, divide
+from pipeline.corpus.held_out import cross_validate, divide, least_like_seed
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import VERSION
 from pipeline.corpus.tokens import measure
@@ -100,7 +100,10 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     pool = stage.input("pool")
     survivors, reviewed = look_up_lists(stage)
     texts = example_texts(stage.inputs, stage.config)
-    pages = training_pages(stage, wanted_pages(stage, survivors, texts, stage.partial), texts)
+    wanted = wanted_pages(stage, survivors, texts, stage.partial)
+    pages = training_pages(stage, wanted, texts)
+    if wanted.everything:
+        pages = least_like_seed(stage, pages, wanted.other)
     config = scaled(stage.config, len(pages))
     notes = {"positives": sum(page.math for page in pages), "negatives": sum(not page.math for page in pages)}
     stage.counter("fasttext.trained_texts", len(pages))

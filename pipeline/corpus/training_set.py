@@ -2,7 +2,9 @@
 1).
 
 Negatives are the background pages and those that reviewers rejected. Without a background they are a random
-sample of the pool, as in the paper, without pages of the seed and pages that the previous iteration kept.
+sample of the pool, as in the paper, without pages of the seed and pages that the previous iteration kept. A
+pool may be full of mathematics, so `held_out.py` leaves no more of the sample than there are positives, those
+that a first classifier finds least like the seed. Fewer than `LEAST_POOL` pages are no general sample at all.
 Either class may also have texts of other origin: the paper's seed is OpenWebMath's texts, not pages of the
 crawl. Another extractor wrote these, and the classifier must not learn to tell extractors apart. So their
 formulas first get the delimiters that pages of the pool have; the normaliser drops what else differs most
@@ -32,6 +34,8 @@ from pipeline.protocol.identity import published, read_manifest
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import InputError, Stage, label
 
+LEAST_POOL = 100_000  # pages from which the negatives may be drawn
+DRAWN = 2  # times the negatives are drawn from the pool: a first classifier chooses among them
 SPARE = 1.5  # times the pages of a sample are read
 TEXT_LISTS = {"seed_texts": True, "background_texts": False}  # whether their texts are mathematical
 
@@ -182,16 +186,21 @@ def wanted_pages(
     stage: Stage[CorpusSection], survivors: Survivors, texts: list[LabelledPage], learnt: Path
 ) -> Wanted:
     """Choose the pages of the pool to train on: `texts`, further examples; `learnt`, a folder with the lists
-    of a new round of review.
+    of a new round of review. Raises InputError for a pool that is no general sample.
     """
-    config = stage.config
+    config, size = stage.config, _pages_in(stage.input("pool"))
     urls = (current_urls(stage, name, learnt) for name in LEARNT_FROM)
     math, background, rejected = map(survivors.keys, urls)
     from_pool = not (stage.inputs.get("background_urls") or stage.inputs.get("background_texts"))
+    if from_pool and 0 < size < LEAST_POOL:
+        raise InputError(
+            f"corpus.background_urls: none, and a pool of {size:,} pages is no general sample, as one of"
+            f" {LEAST_POOL:,} is: list other pages there, or name background_texts"
+        )
     kept = stage.input("previous") if from_pool and "previous" in stage.inputs else None
     unseen = {normalise_url(text.url) for text in texts if "://" in text.url} if from_pool else set[str]()
-    most = config.negatives, config.positives
-    below = _part_of_pool(stage.input("pool"), config.negatives) if from_pool else 1.0
+    most = (config.negatives * (DRAWN if from_pool else 1), config.positives)
+    below = min(1.0, SPARE * most[0] / size) if from_pool and size else 1.0
     others, opted_out = background | rejected, OptedOut.of(stage.inputs)
     return Wanted(math, others, most, from_pool, kept, unseen, config.seed, below, opted_out)
 
@@ -203,7 +212,7 @@ def training_pages(
     says. Raises InputError if a list has no page in the pool, or a class has no list.
     """
     pages = pages_of_pool(stage, wanted)
-    if wanted.below < 1 and sum(not page.math for page in pages) < stage.config.negatives:
+    if wanted.below < 1 and sum(not page.math for page in pages) < wanted.most[False]:
         pages = pages_of_pool(stage, replace(wanted, below=1.0))
     for name, is_math in (("seed_urls", True), ("background_urls", False)):
         if not any(page.math == is_math for page in [*pages, *texts]):
@@ -211,8 +220,7 @@ def training_pages(
     return wanted.sampled([*pages, *texts]) if texts else pages
 
 
-def _part_of_pool(pool: Path, pages: int) -> float:
-    """Return the part of the pool that holds a sample of so many pages, with some to spare."""
+def _pages_in(pool: Path) -> int:
+    """Return the number of pages of the pool; 0 where it is not known."""
     found = published(pool)
-    size = read_manifest(found[1])["counts"].get("kept", 0) if found else 0
-    return min(1.0, SPARE * pages / size) if size else 1.0
+    return read_manifest(found[1])["counts"].get("kept", 0) if found else 0
