@@ -70,13 +70,16 @@ Row = dict[str, Any]
 
 
 def page_url(url: bytes | None) -> tuple[str, str]:
-    """(URL, host) of a record, without the angle brackets that wget writes. Raises Unusable with a reason."""
+    """(URL, host) of a record, without the angle brackets that wget writes; bytes outside of UTF-8 are
+    percent-encoded. Raises Unusable with a reason.
+    """
     if not url:
         raise Unusable("no_url")
+    url = url.strip().removeprefix(b"<").removesuffix(b">")
     try:
-        text = url.strip().removeprefix(b"<").removesuffix(b">").decode()
-    except UnicodeDecodeError as error:
-        raise Unusable("url_not_utf8") from error
+        text = url.decode()
+    except UnicodeDecodeError:
+        text = "".join(f"%{byte:02X}" if byte > 0x7F else chr(byte) for byte in url)
     try:
         parts = urlsplit(text)
         host = (parts.hostname or "").rstrip(".")
@@ -84,7 +87,7 @@ def page_url(url: bytes | None) -> tuple[str, str]:
         raise Unusable("bad_url") from error
     if parts.scheme not in ("http", "https"):
         raise Unusable("not_http_url")
-    if not host or any(character.isspace() or character < " " for character in text):
+    if not host or "%" in host or any(character.isspace() or character < " " for character in text):
         raise Unusable("bad_url")
     return text, host
 
