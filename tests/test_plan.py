@@ -106,8 +106,8 @@ def test_labels_and_evaluation_have_all_gpus_to_themselves() -> None:
     (job,) = (job for job in model_jobs(list(found.values())) if job.name == "evaluate/rl")
     assert job.gpus == 16 and job.hours == pytest.approx(found["rl", "evaluate"].hours / 16)
     large = forecast_of(PAPER_7B, {"reward": {"label_batch": 256}, "evaluate": {"batch": 64}})
-    for stage, key in (("reward", "label_batch"), ("evaluate", "evaluate.batch")):
-        (note,) = next(row for (_, name), row in large.items() if name == stage).notes
+    for row, key in (("reward", "reward"), "label_batch"), (("instruct", "evaluate"), "evaluate.batch"):
+        (note,) = large[row].notes
         assert re.fullmatch(rf"{key}: a batch takes up to \d+ minutes, but a time limit is told .*", note)
     outcome = forecast_of(PAPER_7B, {"reward": {"target": "outcome"}, "rl": {"supervision": "outcome"}})
     assert outcome["reward", "reward"].sampled == 144_000 * 4 * 1024  # no completions

@@ -54,7 +54,9 @@ class BenchmarkNode(Section):
     exemplars: str | list[str] | None = key(
         None, "bench-format files whose worked solutions are the exemplars"
     )
-    samples: int | None = key(None, "samples per question; null: evaluate.samples", ge=0, le=MOST_SAMPLES)
+    samples: int | None = key(
+        None, "samples per question, in all modes; null: evaluate.samples", ge=0, le=MOST_SAMPLES
+    )
     profile: Rules = key(
         "strict",
         "rules of grading; strict: the grader itself, official: the paper's program, bbh: exact match",
@@ -74,6 +76,7 @@ class TrajectorySection(Section):
 class EvaluateSection(Section):
     """One model on all its benchmarks: a greedy pass, then K samples for Maj@K and Pass@K."""
 
+    version: ClassVar[int] = 2
     shares: ClassVar[bool] = True
     filled: ClassVar[tuple[str, ...]] = ("model_stage", "benchmarks")
 
@@ -105,7 +108,7 @@ class EvaluateSection(Section):
     )
     samples: int = key(
         64,
-        "samples per question for Maj@K and Pass@K; 0 for greedy only",
+        "samples per question for Maj@K and Pass@K, but after examples, where base models are asked; 0: none",
         paper="64 (Figure 7)",
         ge=0,
         le=MOST_SAMPLES,
@@ -141,6 +144,12 @@ class EvaluateSection(Section):
         """Return the modes in which the model is asked the benchmark `name`."""
         modes = self.benchmarks[name].modes
         return self.modes.get(self.model_stage, []) if modes is None else modes
+
+    def samples_of(self, node: BenchmarkNode, mode: Mode) -> int:
+        """Return the samples of a question of a benchmark; after examples none but those that it asks for."""
+        if node.samples is not None:
+            return node.samples
+        return 0 if mode.startswith("few_shot") else self.samples
 
     @property
     def runs_programs(self) -> bool:

@@ -82,7 +82,7 @@ def make_task(
     """Load a benchmark and write its prompts."""
     section = stage.config
     items = load(name, node, stage.inputs.get(f"benchmark.{name}", []))
-    samples = section.samples if node.samples is None else node.samples
+    samples = section.samples_of(node, mode)
     profile = Profile(node.profile, name)
     check_rows(name, items, mode)
     if mode.startswith("chat"):

@@ -268,12 +268,10 @@ class Planner:
             if questions is None:
                 row.notes.append(f"{benchmark} not counted: set its limit")
                 continue
-            samples = node.samples if node.samples is not None else section.samples
-            samples = 0 if stage == "trajectory" else samples
-            most = max(most, min(section.batch, questions) * max(1, samples))
-            kinds = [mode.rpartition("_")[2] for mode in modes_of(self.config, name, benchmark)]
-            parts = sum(section.tool_rounds if kind == "tool" else 1 for kind in kinds)
-            answers += questions * (1 + samples) * parts
+            for mode in modes_of(self.config, name, benchmark):
+                samples = 0 if stage == "trajectory" else section.samples_of(node, mode)
+                most = max(most, min(section.batch, questions) * max(1, samples))
+                answers += questions * (1 + samples) * (section.tool_rounds if mode.endswith("tool") else 1)
         length = section.max_tokens
         self._sample(row, shape, "bf16", length, answers * length, EVALUATION_SHARE)
         note_item(row, "evaluate.batch", row.hours * most / max(1, answers))
