@@ -21,8 +21,8 @@ Database = duckdb.DuckDBPyConnection
 LEAST_MEMORY = 0.2  # GB of each thread, below which DuckDB gives up
 READ: list[str] = []  # Parquet files that queries of the open database name
 
-# What bad files and too little memory or disk end in.
-INPUT = (duckdb.IOException, duckdb.InvalidInputException, duckdb.OutOfMemoryException)
+# What bad files and too little memory or disk end in; a damaged header of a page ends in the plain class.
+INPUT = (duckdb.IOException, duckdb.InvalidInputException, duckdb.OutOfMemoryException, duckdb.Error)
 
 
 @contextmanager
