@@ -28,7 +28,7 @@ SECTION = {
     "max_tokens": 12,
     "learning_rate": 3e-4,
     "kl_coefficient": 0.04,
-    "rewards": {"accuracy": 1.0, "format": 0.2},
+    "rewards": {"accuracy": 1.0},
     "precision": "fp32",
     "row_tokens": 512,
     "suffix": {},

@@ -23,7 +23,7 @@ def test_accuracy_and_form_earn_alike(
 ) -> None:
     monkeypatch.chdir(ROOT)
     rewarder = Rewarder(WHOLE.model_sections["zero-1"].rewards)
-    (found,) = rewarder.score([Item("q", "What is 3 + 4?", "7")], [[1]], [[5]], [text], [True])
+    (found,) = rewarder.score([Item("q", "What is 3 + 4?", "7")], [[1]], [[5]], [text])
     assert found.parts == {"accuracy": right, "think_then_answer": form} and found.total == right + form
 
 

@@ -69,7 +69,7 @@ def test_the_published_model_is_the_trained_one_and_every_rollout_is_kept(
             assert gap.abs().max() <= 5e-5
             parts = output.rewards
             assert parts["accuracy"] == float(output.verdict == "right")
-            assert output.reward == pytest.approx(parts["accuracy"] + 0.2 * parts["format"])
+            assert output.reward == parts["accuracy"]
 
 
 def test_a_run_killed_in_the_middle_ends_with_the_same_weights(

@@ -50,9 +50,9 @@ def interpreter() -> Iterator[Interpreter]:
 
 
 def rewards_of(interpreter: Interpreter, texts: list[str], answer: str = "7") -> list[Any]:
-    rewarder = Rewarder(RewardWeights(format=0.1), run=lambda found: interpreter.run_answers(found, SECONDS))
+    rewarder = Rewarder(RewardWeights(), run=lambda found: interpreter.run_answers(found, SECONDS))
     lists = [[[1]] * len(texts), [[5]] * len(texts)]
-    return rewarder.score([Item("q", "What?", answer)] * len(texts), *lists, texts, [True] * len(texts))
+    return rewarder.score([Item("q", "What?", answer)] * len(texts), *lists, texts)
 
 
 def test_a_program_is_paid_for_what_it_prints_and_a_failing_one_earns_nothing(
@@ -73,7 +73,6 @@ def test_a_program_is_paid_for_what_it_prints_and_a_failing_one_earns_nothing(
     failed = [text for text, (_, reason) in texts.items() if reason.startswith("program: ")]
     for text, reward in zip(texts, found, strict=True):
         assert reward.parts["accuracy"] == float(reward.verdict.right)
-        assert reward.parts["format"] == float(text not in failed)
         if text in failed:
             assert reward.total == 0 and reward.verdict.reason == texts[text][1]
 
@@ -81,7 +80,7 @@ def test_a_program_is_paid_for_what_it_prints_and_a_failing_one_earns_nothing(
 def test_a_program_that_prints_the_question_has_not_worked_it_out(interpreter: Interpreter) -> None:
     rewarder = Rewarder(RewardWeights(), run=lambda texts: interpreter.run_answers(texts, SECONDS))
     item, text = Item("q", "What is 3 + 4?", "7"), 'print("3 + 4")'
-    (reward,) = rewarder.score([item], [[1]], [[5]], [text], [True])
+    (reward,) = rewarder.score([item], [[1]], [[5]], [text])
     assert reward.parts["accuracy"] == 0 and reward.verdict.reason.startswith("not worked out")
     (held_out,) = rewarder.judge([item], [text])
     assert held_out == item.compare("3 + 4") and held_out.right
@@ -90,7 +89,7 @@ def test_a_program_that_prints_the_question_has_not_worked_it_out(interpreter: I
 def test_an_endless_program_ends_at_its_limit_and_earns_nothing(interpreter: Interpreter) -> None:
     rewarder = Rewarder(RewardWeights(), run=lambda texts: interpreter.run_answers(texts, 1.0))
     text = "print(7, flush=True)\nwhile True: pass"
-    (reward,) = rewarder.score([Item("q", "What?", "7")], [[1]], [[5]], [text], [True])
+    (reward,) = rewarder.score([Item("q", "What?", "7")], [[1]], [[5]], [text])
     assert reward.total == 0 and reward.verdict.reason == "program: timeout"
 
 

@@ -53,7 +53,7 @@ def file(tmp_path: Path) -> Path:
 def scored(functions: dict[str, float]) -> list[Reward]:
     items = [Item("q1", "What is it?", "7")] * 2
     rewarder = Rewarder(RewardWeights(functions=functions))
-    return rewarder.score(items, [[1]] * 2, [[5], [6]], ["\\boxed{7}", "It is \\boxed{7}."], [True] * 2)
+    return rewarder.score(items, [[1]] * 2, [[5], [6]], ["\\boxed{7}", "It is \\boxed{7}."])
 
 
 def test_a_function_of_the_user_is_a_weighted_part_of_the_reward(file: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_symbolic_bomb_is_undecided_and_counted() -> None:
     bomb = "\\boxed{\\left((x+1)^{9^{9}}\\right)^{9^{9}}}"
     texts = [bomb, "\\boxed{7}", ""]
     items = [Item("q", "What is it?", "x^2 + 7")] + [Item("q", "What is it?", "7")] * 2
-    rewards = Rewarder(RewardWeights()).score(items, [[1]] * 3, [[5], [6], [2]], texts, [True] * 3)
+    rewards = Rewarder(RewardWeights()).score(items, [[1]] * 3, [[5], [6], [2]], texts)
     assert [reward.verdict.verdict for reward in rewards] == ["undecided", "right", "wrong"]
     assert [reward.total for reward in rewards] == [0.0, 1.0, 0.0]
     outputs = [output_of(text, reward) for text, reward in zip(texts, rewards, strict=True)]
@@ -122,7 +122,7 @@ def test_a_symbolic_bomb_is_undecided_and_counted() -> None:
 
 def test_an_answer_that_the_grader_fails_on_has_a_verdict_of_its_own_and_the_others_are_graded() -> None:
     items = [Item("q", "What is it?", None), Item("q", "What is it?", "7")]
-    rewards = Rewarder(RewardWeights()).score(items, [[1]] * 2, [[5], [6]], ["\\boxed{7}"] * 2, [True] * 2)
+    rewards = Rewarder(RewardWeights()).score(items, [[1]] * 2, [[5], [6]], ["\\boxed{7}"] * 2)
     assert [reward.verdict.verdict for reward in rewards] == ["failed", "right"]
     assert rewards[0].verdict.reason.startswith("the grader failed")
 
@@ -136,7 +136,7 @@ def test_a_reward_model_that_scores_nan_is_named_and_not_the_learning_rate(
     monkeypatch.setattr(rewards_module, "score_steps", lambda *_: [[(0, 0.5), (1, float("nan"))]])
     rewarder = Rewarder(RewardWeights(accuracy=0, model=1), Broken())
     with pytest.raises(InputError, match="question 'q1': the reward model's score is nan") as error:
-        rewarder.score([Item("q1", "What?", "7")], [[1]], [[5, 6]], ["\\boxed{7}"], [True])
+        rewarder.score([Item("q1", "What?", "7")], [[1]], [[5, 6]], ["\\boxed{7}"])
     assert "learning_rate" not in str(error.value)
 
 
@@ -145,7 +145,7 @@ def explored(texts: dict[str, str], boxed: bool = True) -> list[Group]:
     items = [Item("q", "What is 2 + 4?", "6")] * len(texts)
     lists = [[[0]] * len(texts)] * 2
     rewarder = Rewarder(RewardWeights(), boxed=boxed)
-    rewards = rewarder.score(items, *lists, list(texts), [True] * len(texts))
+    rewards = rewarder.score(items, *lists, list(texts))
     outputs = [
         output_of(text, found, finish_reason=ended)
         for (text, ended), found in zip(texts.items(), rewards, strict=True)

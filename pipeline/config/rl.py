@@ -40,11 +40,6 @@ class RewardWeights(Section):
         "weight of the grader's verdict: 1 for a right answer (see `answer`), else 0",
         paper="the reward model's labels come from this rule (5.2.1)",
     )
-    format: float = key(
-        0.0,
-        "weight of the form: 1 for a finished output with a boxed answer, or whose program printed one, else"
-        " 0",
-    )
     model: float = key(
         0.0,
         "weight of the reward model's score, 0 to 1, of the whole output; needs the node's `reward_model`",
@@ -180,7 +175,7 @@ class RlSection(Section):
     kl_coefficient: float = key(
         0.04, "weight of the KL term (beta); 0: no term, no reference model", paper="0.04 (4.2)", ge=0
     )
-    clip: float = key(0.2, "clip range of the probability ratio (epsilon)", gt=0)
+    clip: float = key(0.2, "clip range of the probability ratio", paper="epsilon, no value (Eq. 3)", gt=0)
     clip_high: float | None = key(None, "upper clip range (clip-higher); null: the same as `clip`", gt=0)
     loss_mean: Literal["output", "token", "constant"] = key(
         "output",

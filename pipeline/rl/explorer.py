@@ -136,7 +136,7 @@ class Explorer:
             groups = self._sample(asked, step + 1)
             self.store.write(step + 1, turn, groups)
         else:
-            self.rewarder.score([], [], [], [], [])  # ranks share a split reward model: others may score
+            self.rewarder.score([], [], [], [])  # ranks share a split reward model: others may score
         parts: list[Any] = [None] * self.ranks
         dist.all_gather_object(parts, groups)
         return join_groups([group for part in parts[:: self.shared] for group in part], size)
@@ -165,7 +165,6 @@ class Explorer:
             [question.prompt for question, seeds in asked for _ in seeds],
             [draft.tokens for draft in flat],
             [draft.text for draft in flat],
-            [draft.finish_reason == "stop" for draft in flat],
         )
         drawn = zip(flat, rewards, strict=True)
         return [

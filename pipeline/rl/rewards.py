@@ -24,7 +24,6 @@ from pipeline.config.rl import RewardWeights
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.interpreter import Ran
 from pipeline.grader.answers import Verdict
-from pipeline.grader.boxes import reward_boxes
 from pipeline.protocol.own_files import load_attribute
 from pipeline.protocol.stage import InputError
 from pipeline.reward.model import StepScorer, score_steps
@@ -97,18 +96,13 @@ class Rewarder:
         prompts: Sequence[Sequence[int]],
         outputs: Sequence[Sequence[int]],
         texts: Sequence[str],
-        finished: Sequence[bool],
     ) -> list[Reward]:
-        """Reward outputs (tokens and their text) to the questions `items`; `finished`: not cut off.
+        """Reward outputs (tokens and their text) to the questions `items`.
 
         Raises InputError where a function of the user fails.
         """
         verdicts = self.judge(items, texts, self.boxed)
         parts = [{"accuracy": float(verdict.right)} for verdict in verdicts]
-        if self.weights["format"]:
-            for part, text, verdict, done in zip(parts, texts, verdicts, finished, strict=True):
-                formed = bool(reward_boxes(text)) if self.run is None else verdict.extracted is not None
-                part["format"] = float(done and formed)
         for name, function in self.functions.items():
             for part, item, text in zip(parts, items, texts, strict=True):
                 part[name.rpartition(":")[2]] = _call(name, function, item, text)
