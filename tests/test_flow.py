@@ -46,8 +46,6 @@ def test_a_result_stays_whose_job_failed_after_it_was_published(
     small = {
         "enabled": True,
         "scale": 0.05,
-        "background": 60,
-        "warc_files": 1,
         "sft": 20,
         "rl": 20,
         "test": 20,

@@ -34,7 +34,7 @@ def write_sft(
                 {"role": "user", "content": problem.question},
                 {"role": "assistant", "content": render_solution(problem, style)},
             ],
-            "format": {"program": "pot", "tool": "tool"}.get(style, "cot"),
+            "format": "tool" if style == "tool" else "cot",
             "source": f"miniweb:{style}",
         }
         for number, (problem, style) in enumerate(zip(problems, styles, strict=True))

@@ -7,24 +7,14 @@ is TeX, and plain Unicode.
 
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
 from jinja2 import Environment
 
-from pipeline.miniweb.pages import (
-    FORMULA,
-    Article,
-    Block,
-    Code,
-    Display,
-    Heading,
-    Items,
-    Paragraph,
-    Post,
-    Table,
-)
-from pipeline.miniweb.tex import parse, to_katex, to_mathml, to_plain
+from pipeline.miniweb.pages import FORMULA, Article, split_mark
+from pipeline.miniweb.tex import parse, to_mathml, to_plain
 
 LAYOUTS = ("article", "table", "content", "main")
 
@@ -35,7 +25,7 @@ FRAME = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=
 
 @dataclass(frozen=True)
 class Site:
-    """What all pages of a host share; `markup`: a kind of formulas, as `formula` has them."""
+    """The features that all pages of a host share; `markup`: a kind of formulas, as `formula` has them."""
 
     host: str
     name: str
@@ -69,47 +59,46 @@ def formula(tex: str, kind: str, display: bool = False) -> str:
         f'<span class="katex{"-display" if display else ""}"><span class="katex-mathml">'
         f'<math xmlns="http://www.w3.org/1998/Math/MathML"{block}><semantics>{to_mathml(tree)}'
         f'<annotation encoding="application/x-tex">{escape(tex)}</annotation></semantics></math></span>'
-        f'<span class="katex-html" aria-hidden="true">{to_katex(tree)}</span></span>'
+        f'<span class="katex-html" aria-hidden="true">{escape(to_plain(tree))}</span></span>'
     )
 
 
-def rich(text: str, kind: str) -> str:
+def rich(text: str, kind: str, display: bool = False) -> str:
     """Write text with formulas as HTML; newlines become line breaks."""
     pieces = FORMULA.split(text)  # text and TeX alternate
     html = [
-        escape(piece, quote=False) if i % 2 == 0 else formula(piece, kind) for i, piece in enumerate(pieces)
+        escape(piece, quote=False) if i % 2 == 0 else formula(piece, kind, display)
+        for i, piece in enumerate(pieces)
     ]
     return "".join(html).replace("\n", "<br>\n")
 
 
-def block_html(block: Block, kind: str) -> str:
-    match block:
-        case Heading(text):
-            return f"<h2>{rich(text, kind)}</h2>"
-        case Paragraph(text):
-            return f"<p>{rich(text, kind)}</p>"
-        case Display(tex):
-            return f'<div class="display">{formula(tex, kind, display=True)}</div>'
-        case Items(entries, ordered):
-            tag = "ol" if ordered else "ul"
-            return (
-                f"<{tag}>\n" + "\n".join(f"<li>{rich(entry, kind)}</li>" for entry in entries) + f"\n</{tag}>"
-            )
-        case Table(rows):
-            head = "".join(f"<th>{rich(cell, kind)}</th>" for cell in rows[0])
-            body = ("".join(f"<td>{rich(cell, kind)}</td>" for cell in row) for row in rows[1:])
-            return f"<table>\n<tr>{head}</tr>\n" + "\n".join(f"<tr>{row}</tr>" for row in body) + "\n</table>"
-        case Code(text):
-            return f"<pre><code>{escape(text, quote=False)}</code></pre>"
-        case Post(author, text):
-            user = f'<div class="user"><a href="/users/{quote(author)}">{escape(author)}</a></div>'
-            return f'<div class="post">{user}\n<div class="post-text"><p>{rich(text, kind)}</p></div></div>'
+def blocks_html(mark: str, texts: list[str], kind: str) -> str:
+    """Write successive blocks of one mark."""
+    html = [rich(text, kind, display=mark == "$$") for text in texts]
+    match mark:
+        case "- " | "1. ":
+            tag = "ul" if mark == "- " else "ol"
+            return f"<{tag}>\n" + "\n".join(f"<li>{entry}</li>" for entry in html) + f"\n</{tag}>"
+        case "| ":
+            rows = (f"<tr><td>{row.replace('|', '</td><td>')}</td></tr>" for row in html)
+            return "<table>\n" + "\n".join(rows) + "\n</table>"
+        case "```":
+            return "\n".join(f"<pre><code>{escape(text, quote=False)}</code></pre>" for text in texts)
+        case "# " | "" | "$$":
+            before, after = {"# ": ("<h2>", "</h2>"), "": ("<p>", "</p>")}.get(mark, ("<div>", "</div>"))
+            return "\n".join(f"{before}{text}{after}" for text in html)
+    author = mark[1:-2]
+    user = f'<div class="user"><a href="/users/{quote(author)}">{escape(author)}</a></div>'
+    posts = (f'<div class="post">{user}\n<div class="post-text"><p>{text}</p></div></div>' for text in html)
+    return "\n".join(posts)
 
 
 def render(article: Article, site: Site, related: list[tuple[str, str]]) -> str:
     """Return the page of an article on a site, with links (href, text) to `related` pages."""
-    blocks = (block_html(block, site.markup) for block in article.blocks)
-    body = "\n".join([f"<h1>{rich(article.title, site.markup)}</h1>", *blocks])
+    marked = groupby(map(split_mark, article.blocks), key=lambda block: block[0])
+    parts = [blocks_html(mark, [text for _, text in group], site.markup) for mark, group in marked]
+    body = "\n".join([f"<h1>{rich(article.title, site.markup)}</h1>", *parts])
     return FRAME.render(title=rich(article.title, "plain"), site=site, body=body, related=related)
 
 

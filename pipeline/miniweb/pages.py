@@ -1,4 +1,4 @@
-"""What a page says, before any markup: an article of blocks, whose formulas are TeX between ⟦ and ⟧."""
+"""The content of a page before any markup: an article of blocks, whose formulas are TeX between ⟦ and ⟧."""
 
 import re
 from dataclasses import dataclass
@@ -6,54 +6,9 @@ from dataclasses import dataclass
 from pipeline.miniweb.tex import parse, to_plain
 
 FORMULA = re.compile("⟦(.*?)⟧")
-
-
-@dataclass(frozen=True)
-class Heading:
-    text: str
-
-
-@dataclass(frozen=True)
-class Paragraph:
-    """Running text; a newline is a line break."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Display:
-    """A formula on a line of its own, as TeX without brackets."""
-
-    tex: str
-
-
-@dataclass(frozen=True)
-class Items:
-    entries: tuple[str, ...]
-    ordered: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of cells; the first row is the header."""
-
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Code:
-    text: str
-
-
-@dataclass(frozen=True)
-class Post:
-    """One contribution to a forum or question page."""
-
-    author: str
-    text: str
-
-
-Block = Heading | Paragraph | Display | Items | Table | Code | Post
+# The start of a block names its kind: heading, entry of a list or of a numbered one, row of a table (cells
+# between |), code, formula on a line of its own, `@user: ` in front of a contribution. All others are text.
+MARK = re.compile(r"# |- |1\. |\| |```|\$\$|@[^:]+: |")
 
 
 @dataclass(frozen=True)
@@ -61,7 +16,7 @@ class Article:
     """A page's main content and its truth; `math`: it teaches, asks, derives or solves mathematics."""
 
     title: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[str, ...]
     genre: str
     language: str
     math: bool
@@ -71,29 +26,20 @@ class Article:
         return FORMULA.sub("…", self.title)
 
 
-def _source(article: Article) -> str:
-    """Return the words of title and blocks, formulas still in brackets."""
-    texts = [article.title]
-    for block in article.blocks:
-        match block:
-            case Display(tex):
-                texts.append(f"⟦{tex}⟧")
-            case Items(entries):
-                texts += entries
-            case Table(rows):
-                texts += [" ".join(row) for row in rows]
-            case Post(author, text):
-                texts += [author, text]
-            case _:
-                texts.append(block.text)
-    return "\n".join(texts)
+def split_mark(block: str) -> tuple[str, str]:
+    """Return the mark of a block ("" for text) and its words."""
+    mark = MARK.match(block).group()
+    return mark, block.removeprefix(mark)
 
 
 def article_text(article: Article) -> str:
     """Return the words of the main content, title included, with formulas as a reader sees them."""
-    return FORMULA.sub(lambda match: to_plain(parse(match.group(1))), _source(article))
+    texts = [article.title]
+    for mark, text in map(split_mark, article.blocks):
+        texts += [mark[1:-2], text] if mark.startswith("@") else [text.replace("|", " ")]
+    return FORMULA.sub(lambda match: to_plain(parse(match.group(1))), "\n".join(texts))
 
 
 def has_formulas(article: Article) -> bool:
     """Whether the page holds anything that its site's formula markup would render."""
-    return "⟦" in _source(article)
+    return any("⟦" in text for text in (article.title, *article.blocks))

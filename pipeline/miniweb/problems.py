@@ -1,10 +1,10 @@
 """Arithmetic word problems: what the demo's web explains, its models learn, its benchmarks ask.
 
 A problem is a story of one to three additions and subtractions of small numbers; `stories.yaml` has the
-wording. Its solutions have styles of different reliability for a small model: step by step (`cot`), one
-joined sum (`brief`), the bare result (`direct`), a program, or one sum that a program computes (`tool`). The
-mix leaves room for reinforcement learning, as in the paper's section 5.2.2: a model that saw all styles can
-already solve a problem, and GRPO teaches it to prefer the style that does.
+wording. Its solutions have styles of different reliability for a small model: step by step (`cot`), the bare
+result (`direct`), or one sum that a program computes (`tool`). The mix leaves room for reinforcement
+learning, as in the paper's section 5.2.2: a model that saw all styles can already solve a problem, and GRPO
+teaches it to prefer the style that does.
 
 Splits: `train` and `test` share story frames but no question: a hash of the pair (who, things) decides, so
 that nothing has to be remembered to keep them apart. `heldout` uses story frames that appear in no training
@@ -13,8 +13,7 @@ text, about the pairs of `test`.
 
 import hashlib
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
@@ -23,14 +22,13 @@ from pydantic.dataclasses import dataclass as checked
 from pipeline.miniweb.phrases import NO_OTHER_KEYS, load_yaml
 
 SPLITS = ("train", "test", "heldout")
-Style = Literal["cot", "brief", "direct", "program", "tool"]
+Style = Literal["cot", "direct", "tool"]
 
 MAX_START = 12
 MIN_CHANGE, MAX_CHANGE = 2, 9  # from 2: plurals stay right
 MAX_TOTAL = 20
 CHANGE_WEIGHTS = {1: 1, 2: 2, 3: 3}  # number of changes in a story -> weight: longer ones leave more to learn
 TEST_SHARE = 0.2  # of the (who, things) pairs
-COMPARE_SHARE = 0.1  # of problems that compare two people instead of telling a chain of events
 
 
 @checked(frozen=True, config=NO_OTHER_KEYS)
@@ -45,16 +43,6 @@ class Scenario:
 
 
 @checked(frozen=True, config=NO_OTHER_KEYS)
-class Comparison:
-    """The sentences of a comparison: what {who} has, how many `more` or `fewer` {other} has, the question."""
-
-    first: str
-    more: str
-    fewer: str
-    ask: str
-
-
-@checked(frozen=True, config=NO_OTHER_KEYS)
 class Language:
     """All wording of one language; `joiner` stands between sentences, `drill` has a question per sign."""
 
@@ -63,7 +51,6 @@ class Language:
     things: tuple[str, ...]
     scenarios: tuple[Scenario, ...]
     held_out_scenarios: tuple[Scenario, ...]
-    comparison: Comparison
     conclusion: str
     drill: dict[Literal["+", "-"], str]
 
@@ -129,13 +116,10 @@ def make_problem(rng: random.Random, split: str, lang: str) -> Problem:
     while is_test_pair(who, things) != (split != "train"):
         who, things = rng.choice(language.names), rng.choice(language.things)
     other = rng.choice([name for name in language.names if name != who])
-    if split != "heldout" and rng.random() < COMPARE_SHARE:
-        template, parts, operations = "compare", *_comparison(rng, language.comparison)
-    else:
-        scenario = rng.choice(language.held_out_scenarios if split == "heldout" else language.scenarios)
-        template, parts, operations = scenario.name, *_chain(rng, scenario)
+    scenario = rng.choice(language.held_out_scenarios if split == "heldout" else language.scenarios)
+    parts, operations = _chain(rng, scenario)
     sentences = [text.format(who=who, things=things, other=other, n=n) for text, n in parts]
-    template = f"{lang}-{template}-{len(operations)}"
+    template = f"{lang}-{scenario.name}-{len(operations)}"
     return Problem(language.joiner.join(sentences), operations, template, lang, split)
 
 
@@ -158,43 +142,17 @@ def _chain(rng: random.Random, scenario: Scenario) -> Story:
     return [*parts, (scenario.ask, 0)], tuple(operations)
 
 
-def _comparison(rng: random.Random, text: Comparison) -> Story:
-    """Compare two people's shares, the second given by the difference; the answer is their sum."""
-    first = rng.randint(MIN_CHANGE, MAX_TOTAL // 2 - MIN_CHANGE)
-    sign = rng.choice("+-")
-    difference = rng.randint(MIN_CHANGE, min(MAX_CHANGE, MAX_TOTAL - 2 * first if sign == "+" else first))
-    second = Operation(first, sign, difference)
-    sentences = [(text.first, first), (text.more if sign == "+" else text.fewer, difference), (text.ask, 0)]
-    return sentences, (second, Operation(first, "+", second.result))
-
-
-def distinct_problems(
-    seed: int, split: str, count: int, chinese_share: float, stream: str = "", but: Iterable[str] = ()
-) -> list[Problem]:
-    """Draw `count` problems with different questions, `chinese_share` of them in Chinese, in random order.
-
-    `stream`: another draw than the split's own; `but`: questions that are left out.
-    """
-    rng = random.Random(f"{seed}/{stream or split}")
-    chinese, but = round(count * chinese_share), frozenset(but)
+def distinct_problems(seed: int, split: str, count: int, chinese_share: float) -> list[Problem]:
+    """Draw `count` problems with different questions, `chinese_share` of them in Chinese, in random order."""
+    rng = random.Random(f"{seed}/{split}")
     found: dict[str, Problem] = {}
-    for lang, wanted in (("zh", chinese), ("en", count)):
+    for lang, wanted in (("zh", round(count * chinese_share)), ("en", count)):
         while len(found) < wanted:
             problem = make_problem(rng, split, lang)
-            if problem.question not in but:
-                found.setdefault(problem.question, problem)
+            found.setdefault(problem.question, problem)
     problems = list(found.values())
     rng.shuffle(problems)
     return problems
-
-
-def development_problems(
-    seed: int, test: Sequence[Problem], count: int, chinese_share: float
-) -> list[Problem]:
-    """Draw `count` problems of the kind of `test` and none of its questions: to choose settings by."""
-    asked = [problem.question for problem in test]
-    found = distinct_problems(seed, "test", count, chinese_share, "dev", asked)
-    return [replace(problem, split="dev") for problem in found]
 
 
 def drill_problems(seed: int, count: int, chinese_share: float) -> list[Problem]:
@@ -222,11 +180,8 @@ def drill_problems(seed: int, count: int, chinese_share: float) -> list[Problem]
 
 def joined_sum(problem: Problem) -> str:
     """Write all operations as one equation, e.g. "5+3-2=6"."""
-    first, *rest = problem.operations
-    if problem.template.split("-")[1] == "compare":
-        return f"{first.left}+{first.left}{first.sign}{first.right}={problem.answer}"
-    changes = "".join(f"{operation.sign}{operation.right}" for operation in (first, *rest))
-    return f"{first.left}{changes}={problem.answer}"
+    changes = "".join(f"{operation.sign}{operation.right}" for operation in problem.operations)
+    return f"{problem.operations[0].left}{changes}={problem.answer}"
 
 
 def program(problem: Problem) -> str:
@@ -235,17 +190,13 @@ def program(problem: Problem) -> str:
     return "\n".join([*lines, f"print(x{len(lines)})"])
 
 
-def render_solution(problem: Problem, style: Style, boxed: bool = True) -> str:
-    """Return the solution in one style; `boxed` writes the answer as \\boxed{N}, as chat answers do.
+def render_solution(problem: Problem, style: Style) -> str:
+    """Return the solution in one style, with the answer as \\boxed{N}.
 
-    A `program` states no answer: running it prints it. `tool` runs one, reads its output and answers (the
-    paper's tool-integrated reasoning, section 3.1).
+    `tool` runs a program, reads its output and answers (the paper's tool-integrated reasoning, section 3.1).
     """
-    if style == "program":
-        return f"```python\n{program(problem)}\n```"
-    answer = f"\\boxed{{{problem.answer}}}" if boxed else problem.answer
-    conclusion = languages()[problem.lang].conclusion.format(answer=answer)
+    conclusion = languages()[problem.lang].conclusion.format(answer=f"\\boxed{{{problem.answer}}}")
     total = joined_sum(problem)
     run = f"```python\nprint({total.partition('=')[0]})\n```\n```output\n{problem.answer}\n```"
-    lines = {"cot": problem.steps, "brief": [total], "direct": [], "tool": [run]}[style]
+    lines = {"cot": problem.steps, "direct": [], "tool": [run]}[style]
     return "\n".join([*lines, conclusion])

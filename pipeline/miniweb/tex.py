@@ -1,4 +1,4 @@
-"""Formulas of the generated pages as MathML, KaTeX's HTML and plain text."""
+"""Formulas of the generated pages as MathML and as plain text."""
 
 import re
 from functools import lru_cache
@@ -9,7 +9,6 @@ from latex2mathml.converter import convert_to_element
 
 UNREAD = re.compile(r"[\\{}]|&(?!#x)")  # in shown text: TeX that latex2mathml did not understand
 SUPERSCRIPTS = str.maketrans("0123456789+-n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ")
-KATEX_CLASSES = {"mn": "mord", "mi": "mord mathnormal", "mo": "mbin", "mtext": "mord text"}
 
 
 @lru_cache(maxsize=4096)
@@ -45,24 +44,6 @@ def to_mathml(node: Element) -> str:
         return f"<mo>(</mo><mtable>{inner}</mtable><mo>)</mo>"
     alone = node.tag == "math" or (node.tag == "mrow" and len(node) == 1)
     return inner if alone else f"<{node.tag}>{inner}</{node.tag}>"
-
-
-def to_katex(node: Element) -> str:
-    """Return the visual half of KaTeX's output, with its class names and without its measured lengths."""
-    inner = [to_katex(part) for part in node]
-    match node.tag:
-        case "mfrac":
-            fraction = f'{inner[0]}<span class="frac-line"></span>{inner[1]}'
-            return f'<span class="mord"><span class="mfrac">{fraction}</span></span>'
-        case "msqrt":
-            return f'<span class="mord sqrt">√{inner[0]}</span>'
-        case "msup" | "msub" | "msubsup":
-            return f'<span class="mord">{inner[0]}<span class="msupsub">{"".join(inner[1:])}</span></span>'
-        case "mtable":
-            rows = "".join(f"<span class=mtable>{row}</span>" for row in inner)
-            return f'<span class="minner">({rows})</span>'
-    css = KATEX_CLASSES.get(node.tag)
-    return f'<span class="{css}">{escape(node.text or "")}</span>' if css else "".join(inner)
 
 
 def to_plain(node: Element) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.data.rows import write_lines
-from pipeline.miniweb.genres import MATH_GENRES, theorems, write_article
+from pipeline.miniweb.genres import MAKERS, is_mathematics, write_article
 from pipeline.miniweb.pages import FORMULA, article_text
 from pipeline.miniweb.phrases import Writer, books
 from pipeline.miniweb.problems import MAX_CHANGE, MAX_START, MIN_CHANGE, make_problem, program
@@ -19,17 +19,7 @@ from pipeline.miniweb.problems import MAX_CHANGE, MAX_START, MIN_CHANGE, make_pr
 
 def paper(rng: random.Random) -> str:
     """Return a short paper in LaTeX: definitions, theorems and proofs."""
-    write = Writer(rng, "lecture")
-    chosen = rng.sample(theorems(), 3)
-    parts = [rf"\title{{{chosen[0].name} and {chosen[1].name.lower()}}}", r"\begin{abstract}"]
-    parts += [f"We give short proofs of {len(chosen)} results.", r"\end{abstract}"]
-    for theorem in chosen:
-        texts = {"definition": theorem.definition, "theorem": theorem.statement, "proof": theorem.proof}
-        parts.append(rf"\section{{{theorem.name}}}")
-        for kind, text in texts.items():
-            parts += [rf"\begin{{{kind}}}", write.expand(text), rf"\end{{{kind}}}"]
-        parts.append(write("remark"))
-    return FORMULA.sub(r"$\1$", "\n".join(parts))
+    return FORMULA.sub(r"$\1$", Writer(rng, "lecture", MAKERS)("paper"))
 
 
 def source_code(rng: random.Random) -> str:
@@ -38,7 +28,7 @@ def source_code(rng: random.Random) -> str:
     for _ in range(3):
         problem = make_problem(rng, "train", "en")
         parts.append(f"# {problem.question}\n{program(problem)}\n# prints {problem.answer}")
-    parts.append(Writer(rng, "docs")("code"))
+    parts.append(Writer(rng, "docs", MAKERS)("code"))
     rng.shuffle(parts)
     return "\n\n".join(parts)
 
@@ -62,8 +52,7 @@ def _function(rng: random.Random) -> str:
 
 def prose(rng: random.Random) -> str:
     """Return the text of a page that is not mathematics."""
-    genres = sorted(set(books()) - set(MATH_GENRES))
-    written = [genre for genre in genres if {"title", "lead", "body"} <= set(books()[genre].phrases)]
+    written = [genre for genre in sorted(books()) if "lead" in books()[genre] and not is_mathematics(genre)]
     return article_text(write_article(rng, rng.choice(written)))
 
 
