@@ -116,7 +116,7 @@ test: setup peers
 WHOLE = workflow changes flow recipes state stage single_gpu cluster configs generation rl reward training training_exact evaluate_stage \
   rl_train lora gpu_check sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_order crawl_scale dsm faults first_contact \
   fuzz fuzz_programs meta survival profiles executors
-SLOW = arrays classify corpus_select crawl_extract crawl_texts experiment exported grader_attacks links mutants notebook parts \
+SLOW = arrays classify corpus_select crawl_extract crawl_texts experiment exported grader_attacks mutants notebook parts \
   power problems queue release report_explorer review rl_programs rl_trl sandbox_endings sandbox_memory store timing tries
 
 test-fast: setup peers
