@@ -8,6 +8,7 @@ import math
 import os
 import random
 import re
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from given.cases import cases
 from given.lines import read_lines, write_lines
 
 from pipeline.evaluate import grade as command
+from pipeline.grader import answers
 from pipeline.grader.answers import compare, grade, numeric_value
 from pipeline.grader.extraction import extract
 from pipeline.grader.notation import clean
@@ -153,12 +155,46 @@ def test_no_text_of_the_grammar_makes_the_grader_fail(part):
         assert verdict.verdict != "failed", (reference, answer, question, SEED)
 
 
-def test_grading_works_off_the_main_thread():
-    found = []
-    thread = threading.Thread(target=lambda: found.append(compare("\\sqrt{12}", "2\\sqrt{3}")))
-    thread.start()
-    thread.join()
-    assert found[0].right
+PAIRS = [
+    (r"\sqrt{12}", r"2\sqrt{3}"), (r"\sin(2x)", r"2\sin x\cos x"), (r"\binom{n}{2}", r"\frac{n(n-1)}{2}"),
+    (r"\ln 8", r"3\ln 2"), (r"\arcsin 1", r"\frac{\pi}{2}"), (r"e^{i\pi}", "-1"),
+    (r"\sqrt{12}", "3.4641016"),
+]  # fmt: skip
+HARD = r"\sum_{i=1}^{2000} \sin(i^2 x + i)"
+
+
+def judge() -> list[bool]:
+    answers._compared.cache_clear()
+    return [compare(*pair).right for pair in PAIRS]
+
+
+def test_threads_do_not_wait_for_or_disturb_each_other():
+    found: list[list[bool]] = []
+    threads = [threading.Thread(target=lambda: found.append(judge())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[True] * 6 + [False]] * 8
+
+
+def test_a_fork_beside_a_busy_thread_grades():
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.is_set():
+            compare(HARD, f"{HARD} + {time.monotonic_ns()}")
+
+    busy = threading.Thread(target=work)
+    busy.start()
+    for _ in range(5):
+        child = os.fork()
+        if not child:
+            signal.alarm(20)  # ends a child that hangs
+            os._exit(0 if judge() == [True] * 6 + [False] else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    done.set()
+    busy.join()
 
 
 def test_a_plain_integer_is_graded_without_parsing():

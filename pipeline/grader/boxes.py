@@ -17,6 +17,7 @@ MAX_RESPONSE = 200_000
 MAX_BOXES = 101  # of one response that are read, the last ones
 MAX_BESIDE = 100  # characters beside a box
 _BOX = re.compile(r"\\{1,2}(?:boxed|fbox)\s*(?=\{)")
+_BOX_BEGINS = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$.,]+)")
 _DELIMITER = re.compile(r"\$\$|(?<!\\)\$|\\[()\[\]]")
@@ -144,9 +145,11 @@ def read_boxes(text: str) -> list[Box]:
 
 
 def reward_boxes(response: str) -> list[Box]:
-    """Every box after the thinking, in order."""
+    """Every box after the thinking, in order; none if the last one is empty or cut."""
     text = without_thinking(response)
-    return [] if text is None else read_boxes(text)
+    found = read_boxes(text) if text else []
+    cut = found and _BOX_BEGINS.search(text, found[-1].end)
+    return [] if cut else found
 
 
 def _signs(before: str, after: str) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """Where two expressions are compared: fixed real and integer points, and when symbols stand for integers."""
 
 import zlib
+from threading import local
 from typing import Any
 
 from mpmath import MPContext
@@ -10,8 +11,18 @@ from .tree import Expression, symbols, walk
 DIGITS = 60
 WHOLE_NAMES = frozenset("nNkKmMpqrstabcdij")  # letters that may stand for integers
 
-context = MPContext()
-context.dps = DIGITS
+
+class _Context(local, MPContext):
+    """A context of mpmath for each thread: some of its functions change the precision while they run."""
+
+    def __init__(self) -> None:
+        MPContext.__init__(self)
+        self.dps = DIGITS
+
+
+context = _Context()
+with context.workprec(4000):  # mpmath computes its constants once, not safely while other threads read them
+    _ = +context.pi, +context.e, +context.ln2, +context.ln10, +context.euler
 
 
 _WHOLE = {  # each name's values: both parities, small and large, usually n > d > m > k

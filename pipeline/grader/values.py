@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import lru_cache
-from threading import RLock
+from threading import local
 from typing import Any
 
 from .points import DIGITS, WHOLE_NAMES, context, irregular, is_whole, points
@@ -31,9 +31,15 @@ MAX_TERMS = 2_000
 MAX_STEPS = 60_000  # nodes evaluated for one comparison of two expressions
 SAME, DIFFERENT = 1e-56, 1e-30
 
-_lock = RLock()  # some mpmath functions change the precision of the context while they run
-_steps = [0]
-_left = [math.inf]  # steps left to the verdict
+
+class _Work(local):
+    """Steps of a thread: made in a comparison, left to the verdict. A lock could stay locked after a fork."""
+
+    steps = 0
+    left = math.inf
+
+
+_work = _Work()
 
 
 class Unbounded(ArithmeticError):
@@ -51,18 +57,17 @@ class Exhausted(Exception):
 @contextmanager
 def budget(steps: float) -> Iterator[None]:
     """Let at most `steps` comparisons and nodes be evaluated inside; beyond them `spend` raises Exhausted."""
-    with _lock:
-        before, _left[0] = _left[0], steps
-        try:
-            yield
-        finally:
-            _left[0] = before
+    before, _work.left = _work.left, steps
+    try:
+        yield
+    finally:
+        _work.left = before
 
 
 def spend(steps: int) -> None:
     """Take steps from the budget of the verdict. Raises Exhausted."""
-    _left[0] -= steps
-    if _left[0] < 0:
+    _work.left -= steps
+    if _work.left < 0:
         raise Exhausted("too many steps")
 
 
@@ -140,8 +145,12 @@ def _binomial(n: Any, k: Any) -> Any:
 
 
 def _careful(name: str) -> Callable[[Any], Any]:
-    function = getattr(context, name)
-    return lambda value: function(_small(value))
+    return lambda value: getattr(context, name)(_small(value))
+
+
+def _of_context(name: str) -> Callable[[Any], Any]:
+    """Return a function of the context of the thread that calls it."""
+    return lambda value: getattr(context, name)(value)
 
 
 def _logarithm(value: Any) -> Any:
@@ -153,17 +162,17 @@ def _logarithm(value: Any) -> Any:
 _CIRCULAR = ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh")
 FUNCTIONS = {
     **{name: _careful(name) for name in (*_CIRCULAR, "coth")},
-    **{f"arc{name}": getattr(context, f"a{name}") for name in _CIRCULAR},
-    **{name: getattr(context, name) for name in ("sqrt", "floor", "ceil", "arg")},
+    **{f"arc{name}": _of_context(f"a{name}") for name in _CIRCULAR},
+    **{name: _of_context(name) for name in ("sqrt", "floor", "ceil", "arg")},
     "exp": lambda value: _power(context.e, value),
     "ln": _logarithm,
     "cbrt": lambda value: _root(value, context.mpf(3)),
     "root": _root,
     "abs": abs,
     "factorial": lambda value: context.gamma(_small(value) + 1),
-    "Re": context.re,
-    "Im": context.im,
-    "sgn": context.sign,
+    "Re": _of_context("re"),
+    "Im": _of_context("im"),
+    "sgn": _of_context("sign"),
     "max": max,
     "min": min,
     "binom": _binomial,
@@ -204,9 +213,9 @@ def _sum(node: Expression, point: Mapping[str, Any]) -> Any:
 
 def evaluate(node: Expression, point: Mapping[str, Any]) -> Any:
     """Return the value of an expression at a point, the values by symbol. Raises Unbounded or Undefined."""
-    _steps[0] += 1
+    _work.steps += 1
     spend(1)
-    if _steps[0] > MAX_STEPS:
+    if _work.steps > MAX_STEPS:
         raise Unbounded("too many steps")
     return _bounded(_evaluate(node, point))
 
@@ -306,24 +315,23 @@ def _agree(
     first: Expression, second: Expression, where: list[dict[str, Any]], complex_too: bool
 ) -> bool | None:
     agreed = unbounded = 0
-    with _lock:
-        for point in where:
-            _steps[0] = 0
-            try:
-                left, right = evaluate(first, point), evaluate(second, point)
-                if not (complex_too or (_real(left) and _real(right))):
-                    continue
-                verdict = close(left, right)
-                if verdict is None:
-                    verdict = _agree_at(first, second, point)
-            except Undefined:
+    for point in where:
+        _work.steps = 0
+        try:
+            left, right = evaluate(first, point), evaluate(second, point)
+            if not (complex_too or (_real(left) and _real(right))):
                 continue
-            except (Unbounded, ArithmeticError, ValueError):
-                unbounded += 1
-                continue
-            if not verdict:
-                return False
-            agreed += 1
+            verdict = close(left, right)
+            if verdict is None:
+                verdict = _agree_at(first, second, point)
+        except Undefined:
+            continue
+        except (Unbounded, ArithmeticError, ValueError):
+            unbounded += 1
+            continue
+        if not verdict:
+            return False
+        agreed += 1
     return True if agreed >= min(2, len(where)) and unbounded <= len(where) // 4 else None
 
 
@@ -332,9 +340,8 @@ def value(node: Expression) -> Any | None:
     if symbols(node):
         return None
     try:
-        with _lock:
-            _steps[0] = 0
-            return evaluate(node, {})
+        _work.steps = 0
+        return evaluate(node, {})
     except (ArithmeticError, ValueError):
         return None
 
