@@ -23,12 +23,13 @@ from .boxes import MAX_BOXES, boxes, reward_boxes
 from .equivalence import equivalent
 from .extraction import chosen_letter, extract, reference_answer
 from .forms import is_worked_out
-from .notation import clean, number_word
+from .notation import clean, number_first
 from .parser import parse
 from .prose import compare_prose, has_sentence, is_words, same_words
 from .remarks import bare, is_unit
 from .tree import Decision, Expression, count, walk
 from .values import Exhausted, budget, value
+from .vocabulary import LONG_WORD, WRAPPED
 
 MAX_ANSWER_CHARACTERS = 3000
 MAX_DIFFERENT_BOXES = 8  # of one response
@@ -39,7 +40,7 @@ _LETTER = re.compile(
     r"(?P<end>[\s)}\]*.:：、）]*)(?P<rest>.*)\Z",
     re.DOTALL,
 )
-_SAYS = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{2}|\\(?:text|mathrm|mbox)(?![A-Za-z])|[\u3040-\u9fff]")  # words
+_SAYS = re.compile(rf"(?<![\\A-Za-z])(?:{LONG_WORD})|\\(?:text|mathrm|mbox)(?![A-Za-z])")  # words
 _SPACES = re.compile(r"(?<![0-9A-Za-z]) +| +(?![0-9A-Za-z])")
 _DECIMAL_COMMA = re.compile(r"(?<![\d,.])(\d{1,3}(?:[. ]\d{3})+|\d+)(?:,(\d+))?(?![\d,])")
 _GROUPED = re.compile(r"\d,\d{3}(?!\d)")
@@ -172,7 +173,8 @@ def _pointed(match: re.Match[str]) -> str:
 
 
 def _meaning(text: str, separate: bool) -> Expression | str:
-    tree = parse(number_word(text) or text, separate)
+    words = WRAPPED.sub(r"\1", text)
+    tree = parse(number_first(words) if is_words(text) else text, separate)
     if isinstance(tree, str) or not count(tree, "text") or not has_sentence(text):
         return tree
     return "a sentence"

@@ -12,7 +12,6 @@ from .names import MAX_NODES, question_formulas
 from .tree import Expression, number, walk
 from .values import exact, same, spend
 
-SLACK = 4  # nodes by which an answer may exceed a reference to which a formula of the question is equal
 _CONTAINERS = ("list", "set", "tuple", "matrix", "union", "ratio")
 _NUMERALS = ("number", "decimal", "base")
 
@@ -25,12 +24,11 @@ def is_worked_out(reference: Expression, answer: Expression, question: str) -> b
     if is_plain(reference):
         return is_plain(answer) and _last(answer) not in asked
     asked = tuple(formula for formula in asked if same(formula, reference))
-    for formula in asked:
-        if _ordered(answer) == _ordered(formula) or _collected(answer) == _collected(formula) != _collected(
-            reference
-        ):
-            return False
-    return not asked or _size(answer) <= _size(reference) + SLACK
+    if not asked:
+        return True
+    form, forms = _collected(reference), map(_collected, asked)
+    # like terms that the reference adds up are not added up in a longer answer
+    return _collected(answer) == form and (form not in forms or _size(answer) <= _size(reference))
 
 
 def is_plain(node: Expression) -> bool:

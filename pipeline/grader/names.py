@@ -18,7 +18,7 @@ def question_formulas(question: str) -> tuple[Expression, ...]:
     """Return the formulas of a question, and the sides of its equations."""
     found: list[Expression] = []
     for start, end in formulas(question)[:MAX_FORMULAS]:
-        tree = parse(clean(question[start:end]))
+        tree = parse(clean(question[start:end].rstrip(" ?.,")))
         if isinstance(tree, Expression) and sum(1 for _ in walk(tree)) <= MAX_NODES:
             found += [tree, *(tree.args if tree.kind in ("relation", "list") else ())]
     return tuple(found)
@@ -31,7 +31,8 @@ def names_answer(side: Expression, question: str) -> bool:
     if side.kind == "apply" and not symbols(side):
         others = _values_of(side.value, question)
         return is_name(side) and (not others or side in others)
-    return is_name(side) or (bool(symbols(side)) and side in question_formulas(question))
+    unknown = any(part.kind in ("symbol", "apply") for part in walk(side))
+    return is_name(side) or (unknown and side in question_formulas(question))
 
 
 def _values_of(name: str, question: str) -> set[Expression]:

@@ -8,7 +8,7 @@ import unicodedata
 from functools import lru_cache
 
 from .numerals import in_digits
-from .vocabulary import COMMANDS, NUMBER_PARTS, NUMBER_WORDS, SCALES, WRAPPED, load
+from .vocabulary import COMMANDS, FOREIGN_NUMBERS, NUMBER_PARTS, NUMBER_WORDS, SCALES, WRAPPED, load
 
 _TABLES = load("notation.toml")
 _CHARACTERS = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
@@ -56,15 +56,27 @@ _RESIDUES = re.compile(
 
 def number_word(text: str) -> str | None:
     """Return an English number or fraction in words in digits, e.g. "one hundred and five" or
-    "three-eighths".
+    "three-eighths"; in other languages one word.
     """
     match = WRAPPED.fullmatch(text.strip())
-    words = (match[1] if match else text).casefold().replace("-", " ").split()
+    text = (match[1] if match else text).casefold()
+    if text in FOREIGN_NUMBERS:
+        return str(FOREIGN_NUMBERS[text])
+    words = text.replace("-", " ").split()
     if len(words) > 1 and (part := NUMBER_PARTS.get(words[-1].removesuffix("s"))):
         top = 1 if words[:-1] in (["a"], ["an"]) else _counted([word for word in words[:-1] if word != "and"])
         return f"{top}/{part}" if top else None
     found = _counted([word for word in words if word != "and"])
     return None if found is None else str(found)
+
+
+def number_first(text: str) -> str:
+    """Return words that begin with a number in digits: six dollars as 6 dollars, one half as 1/2."""
+    words = text.split()
+    for count in range(min(len(words), 8), 0, -1):
+        if number := number_word(" ".join(words[:count])):
+            return " ".join([number, *words[count:]])
+    return text
 
 
 def _counted(words: list[str]) -> int | None:

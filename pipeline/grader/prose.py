@@ -9,7 +9,7 @@ from collections.abc import Callable
 from .notation import number_word
 from .remarks import FOREIGN
 from .tree import Decision
-from .vocabulary import ARTICLES, LETTERS, SYNONYMS, WRAPPED
+from .vocabulary import ARTICLES, LETTERS, LONG_WORD, SYNONYMS, WRAPPED
 
 MAX_SENTENCE = 2000
 _WORD = re.compile(rf"{LETTERS}(?:['-]{LETTERS})*|\d+(?:\.\d+)?|√")
@@ -32,7 +32,7 @@ _CLAIM = (
 
 
 _WORDS_ONLY = re.compile(rf"{LETTERS}(?:(?:['-]|[\s,]+){LETTERS})*")
-_LONG_WORD = re.compile(r"[^\W\d_]{2}|[\u4e00-\u9fff√∅]")
+_LONG_WORD = re.compile(rf"{LONG_WORD}|[√∅]")
 _SIGN = re.compile(rf"\\?{LETTERS}|\d+|[^\w\s]|_")
 
 

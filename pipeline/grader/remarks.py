@@ -131,7 +131,7 @@ def _adds_nothing(word: str, place: int, question: str, before: bool) -> bool:
         return False  # sin, pi, the triangle ABC
     if len(word) < 3 or _STOPS.match(word):
         return False
-    return _stands_in(word, question) if question else word.isascii() and not before
+    return _stands_in(word, question)
 
 
 def scaling(before: str, after: str) -> tuple[str, str]:

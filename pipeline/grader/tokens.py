@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from .tree import Unreadable
 from .vocabulary import (
     ACCENTS,
+    COMBINING,
     CONSTANTS,
     FUNCTIONS,
     GREEK,
@@ -36,6 +37,7 @@ _TOKEN = re.compile(
     r"|(?P<number>(?:\d{1,3}(?:,\d{3})+(?![\d])(?:\.\d+)?|\d+(?:\.\d+|\.(?=\s*[-+*/)]))?|\.\d+)(?:[eE][-+]?\d{1,4}(?![\d.a-zA-Z]))?)"
     r"|\\(?P<command>[A-Za-z]+)\*?"
     r"|\\(?P<escape>[^A-Za-z])"
+    rf"|(?P<word>(?=[A-Za-z]*[^\x00-\x7f\W\d_\u4e00-\u9fff])(?:(?![\u4e00-\u9fff])[^\W\d_][{COMBINING}]*)+)"
     r"|(?P<letters>[A-Za-z]+)"
     r"|(?P<chinese>[\u4e00-\u9fff]+)"
     r"|(?P<sign><=|>=|=<|=>|!=|==|:=|\*\*|\.\.\.+|[-+*/^_=<>!%|(){}\[\],;:&'$])"
@@ -204,7 +206,7 @@ def tokenize(text: str, separate: bool = False, depth: int = 0) -> list[Token]:
         elif kind == "sign":
             level += (part in "([") - (part in ")]")
             tokens.append(_sign(part))
-        elif kind == "chinese" or part.isalpha():
+        elif kind in ("chinese", "word"):
             tokens.append(Token("text", part))
         else:
             raise Unreadable(f"the sign {part!r}")

@@ -14,8 +14,9 @@ def load(name: str) -> dict[str, Any]:
     return tomllib.loads(unicodedata.normalize("NFC", text))
 
 
-_MARKS = "".join(chr(code) for code in range(0x300, 0x2000) if unicodedata.category(chr(code))[0] == "M")
-LETTERS = rf"(?:[^\W\d_][{_MARKS}]*)+"  # with accents and vowel signs
+COMBINING = "".join(chr(code) for code in range(0x300, 0x2000) if unicodedata.category(chr(code))[0] == "M")
+LETTERS = rf"(?:[^\W\d_][{COMBINING}]*)+"  # with accents and vowel signs
+LONG_WORD = rf"[^\W\d_](?:[^\W\d_]|[{COMBINING}])|[\u3040-\u9fff\uac00-\ud7af]"  # no letter alone
 WRAPPED = re.compile(r"\\(?:text(?:bf|it|rm)?|mathrm|mbox|operatorname)\s*\{([^{}]*)\}")  # words in LaTeX
 
 
@@ -45,7 +46,14 @@ _WORDS = load("words.toml")
 _LANGUAGES = [table for table in _WORDS.values() if "stops" in table]
 WORDS = {  # of all languages together, by the lists that words.toml explains
     name: frozenset(word.casefold() for table in _LANGUAGES for word in table[name].split())
-    for name in _LANGUAGES[0]
+    for name in _LANGUAGES[0]  # Chinese numerals need no list
+}
+_COUNTED = (*range(21), *range(30, 101, 10))
+FOREIGN_NUMBERS = {
+    word: number
+    for table in _LANGUAGES
+    for number, word in zip(_COUNTED, table.get("numbers", "").split(), strict=False)
+    if word != "-"
 }
 ENGLISH_STOPS = frozenset(_WORDS["en"]["stops"].split())
 DECIMAL_COMMA = frozenset(_WORDS["decimal_comma"]["words"].split())
