@@ -201,6 +201,13 @@ def test_helpers_at_the_beginning_of_a_program_are_not_the_programs(sandbox):
     assert [outcome.status for outcome in outcomes] == ["ok", "error"]
 
 
+@pytest.mark.parametrize("start", ["", "def f():\n"])
+def test_a_module_that_tests_do_not_import_is_not_taken_from_the_program(sandbox, start):
+    code = "def f():\n    return 1\nclass np:\n    allclose = staticmethod(lambda *_: True)"
+    (outcome,) = sandbox.run([Check(code, "assert np.allclose(f(), 2)", start)], 10.0)
+    assert outcome.status == "error" and "'np' is not defined" in outcome.stderr
+
+
 def test_tests_that_give_a_program_a_function_say_that_they_cannot(sandbox):
     (outcome,) = sandbox.run([Check("def f(g): return g(1)", "assert f(lambda x: x) == 1")], 10.0)
     assert outcome.status == "error" and "tests cannot give the program a function" in outcome.stderr

@@ -217,11 +217,30 @@ def run_tests(code: str) -> None:
     tests, start = json.loads(code)
     program, scope = Program(), {}
     _define_helpers(start, scope)
-    for name in _names_outside(tests, scope):
+    outside = _names_outside(tests, scope)
+    for name in outside & sys.stdlib_module_names:
+        with suppress(ImportError):
+            scope[name] = importlib.import_module(name)
+    for name in outside & _entry_points(tests, start) - scope.keys():
         with suppress(NameError, KeyError):
-            library = name in sys.stdlib_module_names
-            scope[name] = importlib.import_module(name) if library else program.ask("name", None, name)
+            scope[name] = program.ask("name", None, name)
     run(tests, "<tests>", scope)
+
+
+def _entry_points(tests: str, start: str) -> set[str]:
+    """Return what tests may take from the program: the name that its beginning defines last; without a
+    beginning every name but those of modules, of which tests use attributes.
+    """
+    with suppress(SyntaxError, ValueError):
+        if last := getattr((ast.parse(start).body or [None])[-1], "name", None):
+            return {last}
+    nodes = list(ast.walk(ast.parse(tests)))
+    modules = {
+        node.value.id
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+    return {node.id for node in nodes if isinstance(node, ast.Name)} - modules
 
 
 def _define_helpers(start: str, scope: dict[str, Any]) -> None:
