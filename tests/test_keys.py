@@ -25,7 +25,6 @@ OWN_MACHINE = {
     *("launch.hang_minutes", "launch.tensor_parallel"),
 }
 RESEARCH = {"rl.clip_high", "rl.mask_truncated", "rl.rounds", "rl.importance_cap"}  # variants of GRPO
-DEMO_WORLD = "miniweb."  # which the paper has not
 
 
 def keys_of(model: type[Section], prefix: str) -> Iterator[tuple[str, bool]]:
@@ -66,5 +65,5 @@ def shipped() -> set[str]:
 
 def test_a_key_is_set_by_a_shipped_configuration_or_the_papers_or_about_what_users_bring() -> None:
     known = dict(pair for name, model in (SECTIONS | NODES).items() for pair in keys_of(model, name))
-    unset = {key for key in known.keys() - shipped() if not known[key] and not key.startswith(DEMO_WORLD)}
+    unset = {key for key in known.keys() - shipped() if not known[key]}
     assert unset == OWN_FILES | OWN_MACHINE | RESEARCH
