@@ -15,7 +15,6 @@ from pipeline.status import read_graph
 from workflow.keys import Keys
 
 TABLES = cases("words_of_run")
-ALWAYS = ["--logger", "dsm"]
 
 
 @pytest.fixture(scope="module")
