@@ -15,7 +15,7 @@ from pipeline.config.root import Config
 from pipeline.protocol.stage import InputError
 from pipeline.rl.methods import grpo
 from pipeline.rl.train import make_micro_batches, train_on, without_cut
-from pipeline.rl.watch import STALE, StaleSampler
+from pipeline.rl.watch import STALE, StaleSampler, check_judged
 from tests.tiny_model import log_probs, save_tiny_model
 
 
@@ -192,21 +192,11 @@ def test_process_supervision_trains_each_token_by_its_own_and_later_steps() -> N
     assert second.advantages == pytest.approx([0.0828, 0.2483, 0.2483, 0.2483], abs=1e-4)
 
 
-@pytest.mark.parametrize("method", known_methods())
-def test_an_output_that_the_grader_failed_on_trains_nothing(folder: Path, method: str) -> None:
-    """Neither itself nor through its group's mean: the step is that of the groups without it."""
-    chosen = section(method=method)
-    without = groups(folder, MIXED)
-    failed = dataclasses.replace(without[0].outputs[1], verdict="failed", reward=0.0)
-    alone = dataclasses.replace(without[0], id="alone", outputs=[failed] * 3)
-    disturbed = [dataclasses.replace(without[0], outputs=[failed, *without[0].outputs]), without[1], alone]
-    assert alone.flat and alone.judged().outputs == []
-    right = [output for output in without[0].outputs if output.verdict == "right"]
-    assert dataclasses.replace(without[0], outputs=[right[-1], failed]).flat
-    steps = [train(learner_of(folder, chosen), batch, chosen) for batch in (without, disturbed)]
-    assert steps[0]["grad_norm"] > 0
-    for name in ("loss", "grad_norm", "trained_tokens"):
-        assert steps[1][name] == pytest.approx(steps[0][name], rel=1e-6), name
+def test_a_grader_that_fails_on_more_than_one_output_in_a_thousand_stops_the_run() -> None:
+    check_judged([{"not_judged": 1 / 64}], 64)
+    check_judged([{"not_judged": 2 / 64}, *[{"not_judged": 0.0}] * 40], 64)
+    with pytest.raises(InputError, match="failed on 2 of 128 outputs"):
+        check_judged([{"not_judged": 2 / 64}, {"not_judged": 0.0}], 64)
 
 
 @pytest.mark.parametrize("supervision", ["outcome", "process"])

@@ -31,6 +31,7 @@ _LAST_NUMBER = re.compile(
 _NAMED_VALUE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?(?:\(\w\))?\s*(?:[<>!]=|=)[^=]*\Z|[^=]*[<>!]=[^=]*\Z")
 _JSON_ANSWER = re.compile(r'"(?:final_?)?answer"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?[\d.,/]+%?))', re.IGNORECASE)
 PROGRAM_OUTPUT = re.compile(r"```output[ \t]*\n(.*?)\n?```", re.DOTALL)
+_PAIRED = re.compile(r"(?<![\w*\\])(\*{1,2}|_{1,2}|`)(?=\S)([^*_`]+)(?<=\S)\1(?![\w*])")  # **4**, `4`
 _JOINS = re.compile(r"\band\b|\bor\b|[,;]|和|或|与")
 _TURNS = re.compile(
     r"\b(?:thus|but|so|therefore|hence|then|because|however|which|answer)\b|[.。]\s|所以|因此", re.IGNORECASE
@@ -62,7 +63,7 @@ def _unwrapped(line: str) -> str:
 def after_phrase(text: str) -> str | None:
     """Return the text after the last phrase that announces an answer, up to the end of the sentence."""
     for match in reversed(list(_PHRASE.finditer(text))[-MAX_PHRASES:]):
-        rest = text[match.end() : match.end() + MAX_LINE].lstrip(" *:：\t\n")
+        rest = _PAIRED.sub(r"\2", text[match.end() : match.end() + MAX_LINE]).lstrip(" *:：\t\n")
         if rest.startswith(("\\[", "$$")):
             rest = rest.replace("\n", " ")
         end = _END.search(rest)

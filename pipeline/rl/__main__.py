@@ -45,7 +45,14 @@ from pipeline.rl.methods import method_of
 from pipeline.rl.rewards import Rewarder
 from pipeline.rl.rollout import REFUSED, Group, Question
 from pipeline.rl.train import train_on
-from pipeline.rl.watch import StaleSampler, choose_outputs, cut_after_answer, nothing_to_learn, summarise
+from pipeline.rl.watch import (
+    StaleSampler,
+    check_judged,
+    choose_outputs,
+    cut_after_answer,
+    nothing_to_learn,
+    summarise,
+)
 from pipeline.training.engine import constant, start_process_group
 from pipeline.training.metrics import EVALUATION, METRICS, SAMPLES, MetricsLog
 from pipeline.training.model import context_length, export_model
@@ -172,6 +179,7 @@ class Trainer:
             groups, asked, rounds = self.explorer.explore(step, first, step if self.method.online else 0)
         parts = [name for name, weight in section.rewards.by_part.items() if weight or name == "accuracy"]
         row = {"questions": asked, "rounds": rounds, **summarise(groups, parts, section.mode)}
+        check_judged([*rows, row], sum(len(group.outputs) for group in groups))
         if self.stage.is_main:
             before = rows[-1] if rows else None
             known = before is not None and before["zero_variance_share"] == 1

@@ -106,6 +106,9 @@ class Rewarder:
         for name, function in self.functions.items():
             for part, item, text in zip(parts, items, texts, strict=True):
                 part[name.rpartition(":")[2]] = _call(name, function, item, text)
+        for part, verdict in zip(parts, verdicts, strict=True):
+            if verdict.verdict == "failed":
+                part.update(dict.fromkeys(part, 0.0))
         rest = [self._total(part) for part in parts]
         steps: list[tuple[list[int], list[float]]] = [([], [])] * len(parts)
         if self.scorer is not None:

@@ -74,10 +74,6 @@ class Group:
     prompt: list[int]
     outputs: list[Rollout]
 
-    def judged(self) -> "Group":
-        """Return it without outputs that the grader failed on: nothing says what these are worth."""
-        return replace(self, outputs=[output for output in self.outputs if output.verdict != "failed"])
-
     @property
     def rewards(self) -> list[float]:
         """Rewards in the order of outputs."""
@@ -91,7 +87,7 @@ class Group:
     @property
     def flat(self) -> bool:
         """Whether all rewards are equal, so that no output is better than another."""
-        parts = [output.step_rewards or [output.reward] for output in self.judged().outputs]
+        parts = [output.step_rewards or [output.reward] for output in self.outputs]
         rewards = [reward for part in parts for reward in part] or [0.0]
         return max(rewards) - min(rewards) <= ROUNDING * max(map(abs, rewards))
 

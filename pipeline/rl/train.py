@@ -41,7 +41,6 @@ def make_micro_batches(
     `fixed`: all of one shape.
     """
     method, rank, ranks = method_of(section), dist.get_rank(), dist.get_world_size()
-    groups = [group.judged() for group in groups]
     outputs = method.outputs(without_cut(groups) if section.mask_truncated else groups, section)
     weights_of = _shares(method, groups, outputs, section)
     rows = split_into_rows(outputs, section.row_tokens, whole=method.pairs)

@@ -46,6 +46,17 @@ def check_finite(what: str, value: float) -> None:
         raise InputError(f"rl: the {what} is {value}; lower learning_rate, or start from sound weights")
 
 
+def check_judged(rows: Sequence[Mapping[str, Any]], outputs: int) -> None:
+    """Raise InputError if the grader failed on more than 0.1 % of the outputs so far, and on more than one;
+    each step in `rows` has so many `outputs`.
+    """
+    failed, total = round(sum(row["not_judged"] for row in rows) * outputs), len(rows) * outputs
+    if failed > max(1, MAX_FAILED * total):
+        raise InputError(
+            f"rl: the grader failed on {failed} of {total} outputs; report one of them: that is a bug"
+        )
+
+
 @dataclass
 class Watched:
     """Metrics that the micro-batches of one update add up on this rank: sums weighted by token shares. They
@@ -130,6 +141,7 @@ class Gaps:
         self.metrics = dict(zip(GAP_METRICS, (worst[0], total / count, percentile), strict=True))
 
 
+MAX_FAILED = 0.001  # share of outputs on which the grader may fail
 CAUSES = {
     "right": ("are right", "ask harder questions"),
     "cut off": ("were cut off", "raise rl.max_tokens"),
