@@ -6,12 +6,16 @@ from html import escape
 import pytest
 import yaml
 from conftest import ROOT
-from crawl_warcs import text_of
+from crawl_warcs import FILLER, text_of
 from given.formulas import CONFIG_2, DISPLAY, DOLLARS, INLINE, KINDS, MML
 
+from pipeline.crawl.text import extract
+from pipeline.formulas.attributes import attribute_formula
 from pipeline.formulas.mathml import mathml_to_tex
+from pipeline.formulas.signs import Source
 
 CASES = yaml.safe_load((ROOT / "tests/data/formulas.yaml").read_text())
+PUBLIC = yaml.safe_load((ROOT / "tests/extraction/public_markup.yaml").read_text())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -128,3 +132,17 @@ def test_output_of_mathjax_without_a_source_leaves_no_text_and_its_glyphs_are_co
     text = text_of(f"<p>Before {drawn} y after.</p>", removed=removed)
     assert " ".join(text.split()).startswith("Before y after. ")
     assert removed == Counter({"unread formula": unread})
+
+
+@pytest.mark.parametrize(("family", "markup", "expected"), PUBLIC["fragments"])
+def test_public_markup_gives_the_text_of_a_reader(family, markup, expected):
+    post = f"<p>{FILLER * 2} Before.</p>{markup}<p>After. {FILLER}</p>"
+    body = PUBLIC["page"].format(title="A page", posts=PUBLIC["post"].format(body=post))
+    text = extract(Source(f"<html><head><title>A page</title></head><body>{body}</body></html>"), 100)[1]
+    between = text.partition("Before.")[2].partition("After.")[0]
+    assert " ".join(between.translate(dict.fromkeys((0x200B, 0xFEFF))).split()) == expected
+
+
+@pytest.mark.parametrize("attributes", CASES["ordinary_attributes"])
+def test_ordinary_attributes_are_no_formulas(attributes):
+    assert attribute_formula(attributes) is None

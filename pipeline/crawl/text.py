@@ -13,6 +13,7 @@ from resiliparse.parse.html import HTMLParserException, HTMLTree
 
 from pipeline.crawl.boilerplate import HEAD, remove_elements, remove_lines
 from pipeline.crawl.http_decoding import Unusable
+from pipeline.crawl.kept import keep_content
 from pipeline.crawl.list_numbers import NUMBERED, mark_labels, restore_labels
 from pipeline.formulas.markup import JOINER
 from pipeline.formulas.page import MathPage, has_formula_text
@@ -47,6 +48,11 @@ TAGS = re.compile(r"<(?:/[sS][uU]|[oO][lL]\s[^>]*|[lL][iI] [vV]alue)")
 # Resiliparse drops a text node of one character with three bytes of UTF-8 as an icon: Chinese words beside
 # formulas, operators. A joiner after it prevents that.
 LONE_CHARACTER = re.compile(r">\s*+(?:[\u0800-\ud7ff\uf900-\uffff]|&#?\w{2,8};)(?=\s*+<)")
+WORD_FORMULA = re.compile(  # a comment, and the picture of it
+    r"<!--\[if gte msEquation \d+\]>((?:[^<]|<(?!!))*+)<!\[endif\]-->"
+    r"(?:\s*<!\[if !msEquation\]>.{0,5000}?<!\[endif\]>)?",
+    re.DOTALL,
+)
 
 
 def extract(source: Source, min_characters: int, removed: Counter[str] | None = None) -> tuple[str, str]:
@@ -61,6 +67,8 @@ def extract(source: Source, min_characters: int, removed: Counter[str] | None = 
     if b"\0" in source.letters:
         source = Source(source.html.replace("\0", ""))
     html = LONE_CHARACTER.sub(lambda lone: lone[0] + JOINER, source.html)
+    if "msEquation" in html:
+        html = WORD_FORMULA.sub(r"\1", html)
     if html.find("PreTeXt", 0, HEAD) >= 0:
         html = html.replace("theorem-like", "theoremlike")  # a class that Resiliparse takes for a widget
     tree, source = _parse(html), source.with_html(html)
@@ -77,6 +85,7 @@ def extract(source: Source, min_characters: int, removed: Counter[str] | None = 
     page = MathPage(tree, source, words) if has_formula_markup(words) else None
     tags = {tag.lower() for tag in TAGS.findall(html)}
     mark_plain_html(tree, source, has_scripts="</su" in tags)
+    keep_content(tree)
     labelled = any(map(NUMBERED.match, tags))
     if labelled:
         mark_labels(tree)

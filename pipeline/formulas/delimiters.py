@@ -28,6 +28,8 @@ DEFAULTS = {
     "[tex]": ("[/tex]", True),
     "[math]": ("[/math]", True),
     "[imath]": ("[/imath]", False),
+    "[mathjaxinline]": ("[/mathjaxinline]", False),
+    "[mathjax]": ("[/mathjax]", True),
 }
 DEFAULTS |= {
     opening.upper(): (closing.upper(), shown)
@@ -48,11 +50,13 @@ MAX_FORMULA = 20_000
 MAX_WASTE = 2_000_000  # characters searched without a match; then the rest of the page stays unchanged
 PRICE = re.compile(r"[\d.,]+(?:[KMB]|bn)?[-–—/,;.)]*\s+[^\W\d_]{2,}")
 TEX_SIGN = re.compile(r"[\\^_=<>{}]")
-WHOLE = re.compile(r"\s*(\$\$|\$`|\$|\\\(|\\\[)(.*?)(\$\$|`\$|\$|\\\)|\\\])\s*", re.DOTALL)
+MARKS = r"\$\$display\$\$|\$inline\$|\$\$|\$`|`\$|\$|\\[()\[\]]"
+WHOLE = re.compile(rf"\s*({MARKS})(.*?)({MARKS})\s*", re.DOTALL)
+INNER = re.compile(r"(?<!\\)(?:\$|\\[()\[\]])")
 # In a finished text. A dollar opens a formula only before, and closes one only after, something: not in "$5
 # or $10".
 FORMULA = re.compile(r"\$\$([^$]{1,4000})\$\$|\$(?! )([^$\n]{1,2000})(?<! )\$(?!\d)")
-DISPLAY_OPENERS = ("$$", r"\[")
+DISPLAY_OPENERS = ("$$", r"\[", "$$display$$")
 GROUP = re.compile(r"\\(?:begin|end)group(?![A-Za-z])\s*")
 SHOWN_ENVIRONMENT = re.compile(
     r"\\begin\{(equation|align|alignat|flalign|gather|multline|eqnarray|displaymath)(\*?)\}(.*)\\end\{\1\2\}",
@@ -238,7 +242,12 @@ def _is_currency(tex: str, following: str) -> bool:
 
 
 def undelimited(text: str) -> tuple[str, bool | None]:
-    """(TeX, whether displayed) of text that is one formula; the second is None without delimiters."""
-    if (match := WHOLE.fullmatch(text)) and not re.search(r"(?<!\\)\$", match[2]):
+    """(TeX, whether displayed) of text that is one formula; the second is None without delimiters.
+
+    A document around the formula goes, as JATS has it, and what Doxygen puts between a delimiter's signs.
+    """
+    text = text.replace("\u200d", "")
+    text = text.partition("\\begin{document}")[2].partition("\\end{document}")[0] or text
+    if (match := WHOLE.fullmatch(text)) and not INNER.search(match[2]):
         return match[2].strip(), match[1] in DISPLAY_OPENERS
     return text.strip(), None

@@ -10,28 +10,24 @@ from html import unescape
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 
+from .attributes import CONTEXT, TEXT, attribute_formula, is_balanced, may_be_tex, shows
 from .delimiters import undelimited, written
-from .images import image_tex
 from .katex import html_to_tex, katex_html_to_tex
 from .macros import Macros
 from .markup import JOINER, PLAIN_MARKUP
 from .mathml import Unread, mathml_to_tex
+from .omml import omml_to_tex
 from .signs import Source
 
 MARK = re.compile("\ue000([0-9]+)\ue001")
 CDATA = re.compile(r"^\s*(?:%\s*)?<!\[CDATA\[|(?:%\s*)?\]\]>\s*$")
 STYLED = re.compile(r"\{\\(?:display|text|script)style\s*(.*)\}", re.DOTALL)
 MATHJAX_2 = ("MathJax", "MJXc-display", "mjx-chtml", "MJX_Assistive")
+TEX_SIGN = re.compile(r"[\\^_=<>+]")
 TEX_COMMAND = re.compile(r"\\[A-Za-z]{2,}")
 EMPHASIS, TAG = re.compile(r"</?(?:em|i)\b[^>]*>"), re.compile("<[^>]*>")
 LEADING_STYLE = re.compile(r"^\s*\\displaystyle(?![A-Za-z])\s*")
-STRINGS = ("mjx-", "<img", "<IMG")  # keywords of KINDS beside formula_words
 BLOCKS = ("p", "div", "center", "dd", "figure", "blockquote", "section")
-RENDERED = re.compile(r"katex\.render(?:ToString)?\(")
-SELECTED = re.compile(
-    r"(?:getElementsByClassName\(\s*[\"']([\w -]{1,60})|"
-    r"(?:querySelectorAll|\$)\(\s*[\"']([\w .,#-]{1,80}))[\"']\s*\)"
-)
 EDITED = str.maketrans("«»¨§`", "<>\"&'")
 LINES = frozenset(("code", "span", "br"))
 DRAWN_2 = ('class="mjx-math"', 'class="math"')  # in what MathJax 2 drew
@@ -53,7 +49,7 @@ class Formulas:
         tex = tex.replace(JOINER, "").strip()
         if "\n" in tex:
             tex = re.sub(r"\n\s*\n", "\n", tex)
-        if tex.startswith("{") and (match := STYLED.fullmatch(tex)) and _is_balanced(match[1]):
+        if tex.startswith("{") and (match := STYLED.fullmatch(tex)) and is_balanced(match[1]):
             tex = match[1].strip()
         return self.keep(written(self.macros.expand(tex), display))
 
@@ -75,32 +71,22 @@ class Formulas:
         return self.found[number] if number < len(self.found) else ""
 
 
-def _is_balanced(tex: str) -> bool:
-    depth = 0
-    for brace in re.findall(r"(?<!\\)[{}]", tex):
-        depth += 1 if brace == "{" else -1
-        if depth < 0:
-            return False
-    return depth == 0
-
-
 def mark_formulas(tree: HTMLTree, source: Source, words: set[str], formulas: Formulas) -> None:
     """Replace the formula elements of `tree` by marks; `words` are the `formula_words` of its source."""
-    words = words.union(word for word in STRINGS if source.holds(word))
-    if "equation-content" in words:  # Canvas repeats an image's formula for screen readers
-        for node in tree.document.query_selector_all(".hidden-readable")[:]:
-            node.decompose()
-    known = dict.fromkeys(words, True)
+    for node in tree.document.query_selector_all(COPIES)[:]:
+        node.decompose()
+    signs: dict[str, bool] = {}
     for word, sign, selector, handler in KINDS:
-        if word not in words:
-            continue
-        if sign not in known:
-            known[sign] = source.holds(sign)
-        if known[sign]:
+        if word in words and sign not in signs:
+            signs[sign] = source.holds(sign)
+        if signs.get(sign):
             _replace_all(tree, selector, handler, formulas)
-    if "tex" in words and source.holds("katex"):
-        for selector in _rendered_by_script(source.html):
-            _replace_all(tree, selector, _source, formulas)
+    attributes = [word for word in words if word.startswith("[")]
+    _replace_all(tree, ", ".join(["img", *sorted(attributes)]), _attribute, formulas)
+    if len(attributes) < len(words):
+        _replace_all(tree, SOURCES, _source, formulas)
+    if named := [f'[class*="{word}"]' for word in NAMED_SOURCES if source.holds(word)]:
+        _replace_all(tree, ", ".join(named), _named_source, formulas)
 
 
 def _replace_all(tree: HTMLTree, selector: str, handler: Reader, formulas: Formulas) -> None:
@@ -123,16 +109,6 @@ def _replace(tree: HTMLTree, node: DOMNode, handler: Reader, formulas: Formulas)
         if handler is _latexml:
             node = node.query_selector("math")
     node.parent.replace_child(tree.create_text_node(mark), node)
-
-
-def _rendered_by_script(html: str) -> list[str]:
-    """Selectors of the elements whose text a script of the page gives to KaTeX."""
-    found: list[str] = []
-    for call in list(RENDERED.finditer(html))[:5]:
-        around = html[max(0, call.start() - 500) : call.end() + 100]
-        for classes, selector in SELECTED.findall(around):
-            found.append("." + ".".join(classes.split()) if classes else selector)
-    return [selector for selector in dict.fromkeys(found) if re.search(r"[.#]\w", selector)]
 
 
 def _annotation(node: DOMNode) -> str:
@@ -238,12 +214,31 @@ def _math(node: DOMNode) -> Found:
     return mathml_to_tex(node.html)
 
 
-def _image(node: DOMNode) -> Found:
-    """Return a formula image; displayed if it says so or stands alone in its block."""
-    if mathml := node.getattr("data-mathml"):  # an editor's, with signs in place of those of HTML
+def _word(node: DOMNode) -> Found:
+    return omml_to_tex(node.html)
+
+
+def _attribute(node: DOMNode) -> Found:
+    """Return the TeX in the attributes of an element that shows nothing but a formula.
+
+    It is displayed if it says so, is a block, or is an image alone in its block.
+    """
+    attributes = {name: node.getattr(name) or "" for name in node.attrs}
+    image = node.tag == "img"
+    if image and (
+        mathml := attributes.get("data-mathml")
+    ):  # an editor's, with signs in place of those of HTML
         return mathml_to_tex(mathml.translate(EDITED))
-    found = image_tex(lambda name: node.getattr(name) or "")
-    return found and (found[0], found[1] or _is_alone(node))
+    if (
+        node.tag in NO_FORMULA
+        or node.tag.startswith("mjx-")
+        or (found := attribute_formula(attributes)) is None
+    ):
+        return None
+    text, read = MARK.subn("", node.text)
+    if not image and (read > 1 or not shows(text, found[0])):
+        return None
+    return found[0], found[1] or (_is_alone(node) if image else node.tag in BLOCKS)
 
 
 def _is_alone(node: DOMNode) -> bool:
@@ -262,7 +257,18 @@ def _source(node: DOMNode) -> Found:
     if "\ue000" in node.text:  # already replaced
         return None
     tex, display = undelimited(node.text)
-    style = f"{node.class_name or ''} {node.getattr('data-math-style') or ''}"
+    classes = node.class_name or ""
+    if display is None and "$" in TEXT.sub("", tex) or node.child_element_count and not TEX_SIGN.search(tex):
+        return None
+    if classes == "math" and (display is not None or not TEX_COMMAND.search(tex)):  # jsMath has no delimiters
+        return None
+    if (
+        node.next is not None
+        and MARK.fullmatch(node.next.text.strip())
+        and "none" in (node.getattr("style") or "")
+    ):
+        node.next.decompose()  # the formula as a script has drawn it
+    style = f"{classes} {node.getattr('data-math-style') or ''}"
     style += " display" * ("equation" in style)
     block = "display" in style or "block" in style.split() or node.hasattr("block")
     if display is None and node.tag in ("div", "pre") and "inline" not in style:
@@ -270,11 +276,9 @@ def _source(node: DOMNode) -> Found:
     return tex, block if display is None else display or block
 
 
-def _bare(node: DOMNode) -> Found:
-    """Return jsMath's element, which holds TeX without delimiters."""
-    text = node.text
-    bare = TEX_COMMAND.search(text) and not node.child_element_count and undelimited(text)[1] is None
-    return _source(node) if bare and "\\(" not in text and "\\[" not in text else None
+def _named_source(node: DOMNode) -> Found:
+    """Return an element whose class says TeX and whose text may be TeX, for a script to render."""
+    return _source(node) if CONTEXT.search(node.class_name or "") and may_be_tex(node.text) else None
 
 
 def _styled(node: DOMNode) -> Found:
@@ -299,32 +303,32 @@ def _latexml(node: DOMNode) -> Found:
     return tex, True
 
 
-def _container(node: DOMNode) -> Found:
-    """Stack Exchange's container, with delimiters inside."""
-    tex, display = undelimited(node.text)
-    return None if node.child_element_count or (display is None and "$" in tex) else (tex, bool(display))
+def _tagged(node: DOMNode) -> Found:
+    """Return JATS's TeX, which stands beside the same formula in MathML."""
+    for other in node.parent.child_nodes[:]:
+        if (
+            other.tag == "label" and other.first_child is not None
+        ):  # the number of the equation, which would be taken for a form's label
+            node.parent.insert_before(other.first_child, other)
+        if other.tag in ("label", "mml:math", "math"):
+            other.decompose()
+    return undelimited(node.text)[0], node.parent.tag == "disp-formula"
 
 
-def _attribute(node: DOMNode) -> Found:
-    """Return an editor's element with the TeX in an attribute."""
-    for name in ("data-value", "data-katex", "data-latex", "data-tex", "data-math"):
-        if tex := node.getattr(name):
-            if node.getattr("data-eeimg") == "2" or tex.rstrip().endswith(r"\\"):  # Zhihu
-                return tex.rstrip().removesuffix(r"\\"), True
-            return tex, node.tag == "div" or "display" in (node.class_name or "")
-    return None
-
-
-def _failed(node: DOMNode) -> Found:
-    return node.text, False
-
-
+# Elements whose text is TeX, those whose text may be, and what repeats a formula for screen readers.
+SOURCES = """
+.math-container, [data-math-style], math-renderer, math-field, code.language-math, d-math, span[class="math"],
+div[class="math"], tt.math, .mathquill-embedded-latex, span.tex, div.tex, code.tex, .inline-math,
+.display-math, .math-tex, .katex-inline, .katex-block, .katex-error"""
+NAMED_SOURCES = ("latex", "katex", "tex-", "-tex", "formula", "equation")
+NO_FORMULA = ("a", "button", "input", "textarea", "option", "script", "style", "form", "g")
+COPIES = ".equation_image + .hidden-readable"
 KINDS: tuple[tuple[str, str, str, Reader], ...] = (  # keyword in words, rarer keyword, selector, reader
     ("math-", "mwe-math-element", ".mwe-math-element", _wiki),
+    ("math", "tex-math", "tex-math", _tagged),
     ("math/", "math/", 'script[type^="math/"]', _script),
     ("tex", "katex", ".katex-display, .katex--display", _katex),
     ("tex", "katex", ".katex", _katex),
-    ("tex", "katex-error", ".katex-error", _failed),
     ("mjx-", "mjx-", "mjx-container", _rendered),
     ("mathJax", "athJax_", ".MathJax_Display, .MathJax_SVG_Display, .MathJax_CHTML_Display", _rendered),
     ("mjx-", "MJXc-", ".MJXc-display", _rendered),
@@ -333,22 +337,8 @@ KINDS: tuple[tuple[str, str, str, Reader], ...] = (  # keyword in words, rarer k
     ("math", "ltx_eqn_row", ".ltx_eqn_row", _latexml),
     ("math", "<math", "math", _math),
     ("math", ":math", "m\\:math, mml\\:math", _math),
-    ("<img", "<img", "img", _image),
-    ("<IMG", "<IMG", "img", _image),
-    ("math-", "math-", ".math-container", _container),
-    ("math-", "math-", ".js-render-math, math-renderer, code.language-math", _source),
-    ("math>", "d-math", "d-math", _source),
+    ("math", ":oMath", "m\\:omathpara, m\\:omath", _word),
     ("math ", "math ", ".math.inline, .math.display", _styled),
     ("math-", "math-", "span.math-inline, div.math-display", _styled),
-    ('math"', 'class="math"', 'span[class="math"], div[class="math"]', _bare),
     ("texhtml", "texhtml", ".texhtml", _styled),
-    ("mathquill", "mathquill", ".mathquill-embedded-latex", _source),
-    ("ql-formula", "ql-formula", ".ql-formula", _attribute),
-    ("tex", "data-katex", "[data-katex]", _attribute),
-    ("tex", "data-tex", "[data-tex]", _attribute),
-    ('tex"', 'class="tex"', "span.tex, div.tex, code.tex", _source),
-    ('math"', '-math"', ".inline-math, .display-math", _source),
-    ("math-", "math-tex", ".math-tex", _source),
-    ("tex", "katex-inline", ".katex-inline", _source),
-    ("tex", "katex-block", ".katex-block", _source),
 )

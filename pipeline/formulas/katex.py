@@ -25,17 +25,18 @@ def katex_html_to_tex(markup: str) -> str:
 
 def html_to_tex(markup: str) -> str:
     """TeX of inline HTML such as `<em>x</em><sup>2</sup>`."""
-    return SLASHED.sub(r"\\frac{\1}{\2}", _html(parse_markup(markup)).strip())
+    return SLASHED.sub(r"\\frac{\1}{\2}", tex_of(parse_markup(markup)).strip())
 
 
-def _html(node: Element) -> str:
+def tex_of(node: Element) -> str:
+    """TeX of an element of inline HTML."""
     if "sfrac" in node.get("class").split():
         parts = [part for name in ("num", "den") if (part := _find(node, name)) is not None]
         if len(parts) == 2:
-            return f"\\frac{{{_html(parts[0])}}}{{{_html(parts[1])}}}"
+            return f"\\frac{{{tex_of(parts[0])}}}{{{tex_of(parts[1])}}}"
     rows: list[str] = []
     for piece in node.pieces:
-        row = _symbols(piece) if isinstance(piece, str) else _html(piece)
+        row = _symbols(piece) if isinstance(piece, str) else tex_of(piece)
         lined = not isinstance(piece, str) and "border-top" in piece.get("style")
         if lined and rows[-1:] == [r"\surd"]:
             rows.pop()

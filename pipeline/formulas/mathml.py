@@ -76,7 +76,7 @@ def _argument(node: Element, index: int) -> str:
     return to_tex(children[index]).strip() if index < len(children) else ""
 
 
-def _atom(tex: str) -> str:
+def atom(tex: str) -> str:
     """TeX that can carry a script: in braces unless it is one symbol."""
     return tex if SINGLE.fullmatch(tex) or _is_group(tex) else "{" + tex + "}"
 
@@ -243,7 +243,7 @@ def _fraction(node: Element) -> str:
     if NO_LINE.fullmatch(node.get("linethickness")):
         return f"{{{top} \\atop {bottom}}}"
     if node.get("bevelled") == "true":
-        return f"{_atom(top)}/{_atom(bottom)}"
+        return f"{atom(top)}/{atom(bottom)}"
     return f"\\frac{{{top}}}{{{bottom}}}"
 
 
@@ -257,8 +257,8 @@ def _base_with_scripts(node: Element, below: int | None, above: int | None) -> s
     low = _script(_argument(node, below), "_") if below else ""
     high = _argument(node, above) if above else ""
     if high and not high.strip("'"):
-        return _atom(base) + high + low
-    return (_atom(base) if base else "{}") + low + _script(high, "^")
+        return atom(base) + high + low
+    return (atom(base) if base else "{}") + low + _script(high, "^")
 
 
 def _under_over(node: Element, below: int | None, above: int | None) -> str:
@@ -280,11 +280,11 @@ def _under_over(node: Element, below: int | None, above: int | None) -> str:
     ):
         if index and index < len(node.children):
             mark = node.children[index].all_text().strip()
-            tex = _marked(tex, names.get(mark), script if mark else "")
+            tex = marked(tex, names.get(mark), script if mark else "")
     return tex
 
 
-def _marked(tex: str, accent: str | None, other: str) -> str:
+def marked(tex: str, accent: str | None, other: str) -> str:
     """TeX with an accent over or under it, wide over more than one symbol, or with `other` there."""
     if accent is None:
         return f"{other}{{{tex}}}" if other else tex
@@ -307,7 +307,7 @@ def _multiscripts(node: Element) -> str:
                 scripts = _script(pair[0], "_") + _script(pair[1], "^")
                 after, before = (after + scripts, before) if side == "after" else (after, before + scripts)
                 pair = []
-    return ("{}" + before if before else "") + (_atom(base) if base else "{}") + after
+    return ("{}" + before if before else "") + (atom(base) if base else "{}") + after
 
 
 def _fenced(node: Element) -> str:

@@ -22,7 +22,7 @@ TEXT_SIGNS = (  # each begins with a literal, which is found faster than any of 
 )
 CODE = "pre, code, kbd, samp, textarea, .tex2jax_ignore, .mathjax_ignore"
 PROCESSED = re.compile(
-    r"(?:^|\s)(?:math|arithmatex|output_area|math-container|\w+_process)(?:$|\s)"
+    r"(?:^|\s)(?!\S*ignore)(?:arithmatex|output_area|\S*(?:math|process)\S*)"
 )  # read even inside code and ignored elements
 HIDDEN_FROM = 0xE100
 

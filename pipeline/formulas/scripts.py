@@ -9,6 +9,7 @@ from itertools import islice
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 
+from .drawn import MAX_TEXT, SELECTOR, table_to_tex
 from .katex import html_to_tex
 from .markup import JOINER, PLAIN_MARKUP
 from .signs import Source
@@ -35,6 +36,7 @@ FRACTIONS = (  # (what the source holds, the fraction's selector, those of its h
     ("intbl", ".intbl", "em", "strong"),
     ('"fraction', ".fraction", ".top, .numerator", ".bottom, .denominator"),
 )
+DRAWN = (("dcell", 0), ("hbar", 0), ("hrcomp", 0), ("border-bottom", 7), ('"+3"', 0))  # signs of drawn tables
 MAX_HALF = 60  # characters of one half of a drawn fraction
 MAX_SCRIPT = 40  # characters
 MAX_BEFORE = 60
@@ -101,27 +103,21 @@ def mark_fractions(tree: HTMLTree, source: Source) -> None:
             parts = [part for half in halves if (part := node.query_selector(half)) is not None]
             if len(parts) == 2 and node.parent is not None and (tex := _fraction(*parts)):
                 node.parent.replace_child(tree.create_text_node(f"${tex}$"), node)
-    if not source.holds("border-bottom", 7):
+    if not any(source.holds(sign, rare) for sign, rare in DRAWN):
         return
-    for line in tree.body.query_selector_all('td[style*="border-bottom"]')[:]:
-        table = line.parent
-        while table is not None and table.tag != "table":
-            table = table.parent
-        if table is not None and table.parent is not None and (tex := _drawn_fraction(table, line)):
-            table.parent.replace_child(tree.create_text_node(f"${tex}$"), table)
+    for part in tree.body.query_selector_all(SELECTOR)[:]:
+        table = _outermost(part)
+        if table is not None and table.parent is not None and (tex := table_to_tex(table.html)):
+            table.parent.replace_child(tree.create_text_node(f"$${tex}$$"), table)
 
 
-def _drawn_fraction(table: DOMNode, line: DOMNode) -> str:
-    """Return the TeX of a table that is a fraction: an underlined cell, perhaps some beside it, one below."""
-    rows = [row.query_selector_all("td, th")[:] for row in table.query_selector_all("tr")[:]]
-    if len(rows) != 2 or len(rows[1]) != 1 or len(rows[0]) > 3 or table.query_selector("table") is not None:
-        return ""
-    cells = ["" if cell == line else html_to_tex(cell.html) for cell in rows[0]]
-    fraction = _fraction(line, rows[1][0])
-    words = WORD.search(f"{line.text} {rows[1][0].text}")  # then the line is below a heading
-    if not fraction or words or any(len(cell) > MAX_HALF for cell in cells):
-        return ""
-    return " ".join(cell or fraction for cell in cells)
+def _outermost(part: DOMNode) -> DOMNode | None:
+    """Return the outermost table around a part that holds no more than a formula."""
+    table, node = None, part.parent
+    while node is not None and len(node.text) <= MAX_TEXT and node.tag != "body":
+        table = node if node.tag == "table" else table
+        node = node.parent
+    return table
 
 
 def _fraction(upper: DOMNode, lower: DOMNode) -> str:
@@ -266,7 +262,7 @@ def _has_symbol_font(letters: bytes) -> bool:
 def _translate(node: DOMNode) -> None:
     for child in node.child_nodes[:]:
         if child.tag == "#text":
-            child.value = child.text.translate(SYMBOLS_SHOWN)
+            child.value = child.text.translate(SYMBOLS_SHOWN) + JOINER
         else:
             _translate(child)
 

@@ -12,8 +12,21 @@ import numpy as np
 TEX = re.compile(
     r"tex(?:(?<=[lk]atex)|(?<=data-tex)|=|\.(?:cgi|render)|html|-(?:inline|block)|(?<=class=\"tex)\")"
 )
-MATH = re.compile(r"ath(?:Jax|(?<=math)(?:(?<=[<:]math)(?!-)|[ /?\"-]|ml=|url|quill|(?<=d-math)>))")
-STRINGS = ("ql-formula", "cht=tx", "equation-content")
+MATH = re.compile(
+    r"ath(?:Jax|(?<=:oMath)|(?<=math)"
+    r"(?:(?:(?<=[<:]math)|(?<=tex-math))(?!-)|[ /?\"-]|ml=|url|quill|(?<=d-math)>))"
+)
+# Tags, but for links and MathML, with what TeX in a value has; and names of attributes that say TeX.
+TAGGED = re.compile(
+    r"<[b-ln-z](?:[^<>\\^%{&$]++|&(?!quot)|%(?!(?:25)?5[CcEe]|7B)|\{(?!\")|\$(?<![\"']\$))*+[\\^%{&$][^<>]*"
+)
+ATTRIBUTE = re.compile(r"([\w:-]+)=(\"[^\"]*\"|'[^']*')")
+VALUE = re.compile(
+    r"\\[A-Za-z]{2}|[\w)\]}]\^[\w{\\(]|%(?:25)?5[CcEe]|[\"']\s*(?:\$[^$]+\$|\\[(\[])|data:%7B|"
+    r"(?:[tT]ex|[fF]ormula|[eE]quation|[eE]xpression)(?:&quot;|\"):"
+)
+NAMED = re.compile(r"data-(?:[\w-]*-)?(?:(?:la|ka)?tex|math|formula|equation|expr|eq)(?:-[\w-]*)?(?==)")
+NO_FORMULA = re.compile(r"(?:on.*|style|class|id|href|srcset|content|d|pattern|action)$")
 NO_PROOF = frozenset(("mathquill", "math>"))
 
 
@@ -65,9 +78,17 @@ def _fours(letters: bytes | memoryview) -> Iterator[np.ndarray]:
 
 
 def formula_words(source: Source) -> set[str]:
-    """Words of formula markup in a page's source; `mathJax` stands for MathJax."""
+    """Words of formula markup in a page's source, selectors of attributes that may hold TeX among them.
+
+    `mathJax` stands for MathJax.
+    """
     words = {*TEX.findall(source.html), *(f"m{word}" for word in MATH.findall(source.html))}
-    words.update(word for word in STRINGS if source.holds(word))
+    words |= {"mjx-"} if source.holds("mjx-") else set()
+    words.update(f"[{name}]" for name in NAMED.findall(source.html))
+    for tag in filter(VALUE.search, TAGGED.findall(source.html)):
+        for name, value in ATTRIBUTE.findall(tag):
+            if VALUE.search(value) and not NO_FORMULA.match(name):
+                words.add(f"[{name.lower().replace(':', chr(92) + ':')}]")
     return words
 
 

@@ -1,5 +1,7 @@
 """Unicode characters of MathML and their TeX commands, from `symbols.toml`."""
 
+import re
+
 from .tables import inverse, read_table
 
 TABLE = read_table("symbols")
@@ -40,3 +42,7 @@ def _alphabets() -> dict[str, str]:
 
 
 SYMBOLS |= {character: tex for character, tex in _alphabets().items() if character not in SYMBOLS}
+NAMES = [*FUNCTIONS, *(name for table in (OVER, UNDER, VARIANTS, ARROWS) for name in table.values())]
+COMMANDS = frozenset(  # make a text certainly TeX
+    [*NAMES, *TABLE["structure"].split(), *re.findall(r"\\([A-Za-z]+)", " ".join(SYMBOLS.values()))]
+)
