@@ -164,9 +164,10 @@ bench-mutants: setup peers
 gpu-check:
 	$(if $(CONDA_PREFIX),python,$(BIN)/python) bench/gpu $(if $(STEPS),--steps $(STEPS))
 
-# Page fragments with their expected text, beside Resiliparse, trafilatura 2, and lynx and w3m where they are installed.
+# Page fragments with their expected text, beside Resiliparse, trafilatura 2, and lynx and w3m where they are installed; with
+# DATA=<file of WebMainBench's rows> also its pages, beside the first two.
 bench-extraction: setup peers .venv/extraction/complete
-	PYTHONPATH="$(CURDIR)/.venv/extraction:$(CURDIR):$(CURDIR)/tests" $(BIN)/python bench/fragments.py
+	PYTHONPATH="$(CURDIR)/.venv/extraction:$(CURDIR):$(CURDIR)/tests" $(BIN)/python bench/fragments.py $(if $(DATA),--pages "$(DATA)")
 
 .venv/extraction/complete: .venv/complete requirements/extraction.lock
 	rm -rf .venv/extraction

@@ -3,22 +3,25 @@
 Each family is a kind of site: a page in its markup, the boilerplate that must go, and fragments with a class
 and the text that a reader sees, formulas as TeX. Pages of a few fragments are extracted. A fragment is right
 if its text is in the extracted text; white space, bullets, cell borders, braces around one character and the
-kind of delimiter make no difference. lynx and w3m take part where they are installed.
+kind of delimiter make no difference. lynx and w3m take part where they are installed. With `--pages FILE` it
+reads pages of WebMainBench too (`webmain.py`).
 """
 
+import argparse
 import json
 import re
 import shutil
 import subprocess
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from statistics import fmean
 
 import yaml
 from corpus import resiliparse_alone, seconds, trafilatura_alone
 from crawl_warcs import FILLER
 from table import ROOT, Row, publish, row_of
+from webmain import webmain_rows
 
 from pipeline.crawl.text import extract
 from pipeline.formulas.signs import Source
@@ -136,6 +139,10 @@ def speed(found: dict[str, Extractor], families: dict[str, dict]) -> dict[str, f
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pages", type=Path, help="rows of WebMainBench")
+    parser.add_argument("--missed", action="store_true", help="print the fragments that come out wrong")
+    arguments = parser.parse_args()
     found = extractors()
     families = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yaml"))}
     scores: dict[str, dict[str, Scores]] = {}
@@ -159,9 +166,11 @@ def main() -> None:
     for name, rate in (rates := speed(found, families)).items():
         if name != ours:
             rows.append(row_of("speed", "pages/s of CPU", rates[ours], rate, name, data, rate=True))
+    if arguments.pages:
+        rows += webmain_rows(arguments.pages, {name: found[name] for name in list(found)[:3]})
     publish("extraction", rows, "one used")
     print(f"\nfragments right / text F1, %\n\n{markdown(scores, list(found))}")
-    if "--missed" in sys.argv:
+    if arguments.missed:
         missed(families)
 
 
