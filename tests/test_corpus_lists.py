@@ -11,6 +11,7 @@ import pytest
 from conftest import copy_checkout, run
 from given.instances import graph_of
 
+from workflow.first_rows import faulty_rows
 from workflow.lists import faulty_lists, wanted_by
 
 VERDICTS = "".join(f"h{number}.org/\tmath\n" for number in range(300))
@@ -51,6 +52,31 @@ def test_a_fault_in_a_list_names_key_file_and_line(
     faults = list(faulty_lists(graph, graph.nodes))
     assert len(faults) == bool(message) and all(re.search(message, fault) for fault in faults)
     assert not list(faulty_lists(graph, wanted_by(graph, ["crawl", "--cores", "1"])))
+
+
+@pytest.mark.parametrize(
+    ("role", "rows", "message"),
+    [
+        (
+            "corpus.seed_texts",
+            '{"body": "a"}',
+            "config key corpus.seed_texts: .*line 1: .* needs rows with `text`",
+        ),
+        ("corpus.background_texts", "", "config key corpus.background_texts: .*: it has no rows"),
+        ("report.truth", '{"url": "a", "label": "maths"}', "config key report.truth: .*line 1: label of 'a'"),
+        ("report.truth", '{"url": "a", "label": "math"}', ""),
+    ],
+)
+def test_rows_to_learn_from_and_to_measure_by_are_read_too(
+    tmp_path: Path, role: str, rows: str, message: str
+) -> None:
+    section, _, key = role.partition(".")
+    (tmp_path / "own.jsonl").write_text(rows)
+    (tmp_path / "a.warc.gz").write_bytes(b"")
+    given = {"crawl": {"warc": [str(tmp_path / "a.warc.gz")]}}
+    graph = graph_of(**given, **{section: {key: [str(tmp_path / "own.jsonl")]}})
+    faults = list(faulty_rows(graph, graph.nodes.values()))
+    assert len(faults) == bool(message) and all(re.search(message, fault) for fault in faults)
 
 
 @pytest.mark.slow

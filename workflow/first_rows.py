@@ -11,9 +11,11 @@ from typing import Any
 
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.sft import SftSection
+from pipeline.corpus.training_set import TEXT_LISTS, read_examples
 from pipeline.data.rows import read_rows, renamed
 from pipeline.evaluate.benchmarks import read_items
 from pipeline.protocol.errors import InputError
+from pipeline.report.truth import read_truth
 from pipeline.tokens.texts import read_texts
 from pipeline.training.conversations import read_messages
 from workflow.graph import Graph
@@ -74,6 +76,10 @@ def _reader(graph: Graph, node: Instance, role: str) -> tuple[str, Reader | None
     if kind == "method":
         name = node.section["method"].rpartition(":")[2]
         return f"models.{node.instance}.method", lambda source: _defined(source, [name])
+    if kind in TEXT_LISTS:
+        return f"corpus.{kind}", lambda source: read_examples({kind: [source]}, kind)
+    if kind == "truth":
+        return "report.truth", lambda source: read_truth([Path(source)])
     if node.stage == "tokens" and kind == "source":
         field = node.section["sources"][name]["text"]
         return f"mixtures.{node.instance}.sources.{name}", lambda source: read_texts(source, field)

@@ -155,7 +155,7 @@ def example_texts(inputs: dict[str, list[str]], config: CorpusSection) -> list[L
     the URL or, without one, of the row's number; only they are normalised. Raises InputError.
     """
     wanted = Wanted((), (), (config.negatives, config.positives), seed=config.seed)
-    rows = (row for key in TEXT_LISTS for row in _rows(inputs, key))
+    rows = (row for key in TEXT_LISTS for row in read_examples(inputs, key))
     opted_out = OptedOut.of(inputs)
     drawn = wanted.sampled(row for row in rows if not opted_out.covers(row.url))
     return [replace(page, content=like_a_page(page.text)) for page in drawn]
@@ -166,7 +166,7 @@ def like_a_page(text: str) -> str:
     return normalise(convert(text, page_delimiters(Source(""))))
 
 
-def _rows(inputs: dict[str, list[str]], key: str) -> Iterator[LabelledPage]:
+def read_examples(inputs: dict[str, list[str]], key: str) -> Iterator[LabelledPage]:
     """Read the texts of an input. Where a row has no URL, its number stands for one, so that a result is the
     same wherever its files lie.
     """

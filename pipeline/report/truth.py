@@ -46,8 +46,8 @@ class LabelledPage:
         return _host(self.url)
 
 
-def _labels(paths: list[Path]) -> dict[str, dict[str, Any]]:
-    """Rows of the truth files by URL."""
+def read_truth(paths: list[Path]) -> dict[str, dict[str, Any]]:
+    """Return the rows of the truth files by URL. Raises InputError."""
     found: dict[str, dict[str, Any]] = {}
     for place, row in (pair for path in paths for pair in read_rows(str(path))):
         if row.get("label") not in ("math", "not_math", "unsure"):
@@ -105,7 +105,7 @@ def pages_by_scope(run: Run) -> dict[str, list[LabelledPage]]:
     if not run.files.get("truth"):
         return {}
     lists = [*run.files.get("seed_urls", []), *run.files.get("background_urls", [])]
-    pages = labelled_pages(_labels(run.files["truth"]), {url for path in lists for url in read_urls(path)})
+    pages = labelled_pages(read_truth(run.files["truth"]), {url for path in lists for url in read_urls(path)})
     found = {"unseen": [page for page in pages if not page.is_listed], "all": pages}
     if (trained := _trained(run)) is None:
         return found
