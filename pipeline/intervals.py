@@ -67,16 +67,17 @@ def paired_difference(
     first: Sequence[float], second: Sequence[float]
 ) -> dict[str, float | list[float] | int]:
     """Return `second` minus `first` by question: mean, normal interval, how many flipped each way. Where all
-    questions change alike, the interval is as wide as if one of them had changed by 1.
+    questions change alike, the interval is as wide as if one of them had changed by 1. One question says
+    nothing: any difference from -1 to 1 is possible.
     """
     if len(first) != len(second) or not first:
         raise ValueError(f"need the same questions for both models, got {len(first)} and {len(second)}")
     change = np.asarray(second, dtype=float) - np.asarray(first, dtype=float)
     mean = float(change.mean())
-    half = Z95 * _question_error(change) if len(change) > 1 else inf
+    half = Z95 * _question_error(change) if len(change) > 1 else 0.0
     return {
         "difference": mean,
-        "ci95": [mean - half, mean + half],
+        "ci95": [mean - half, mean + half] if len(change) > 1 else [-1.0, 1.0],
         "n": len(change),
         "gained": int((change > 0).sum()),
         "lost": int((change < 0).sum()),

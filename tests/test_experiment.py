@@ -116,12 +116,31 @@ def test_patterns_of_judged_models_take_in_no_new_one(lab: Path) -> None:
     assert designed().graph.config.sections["report"].judged == ["grpo"]
 
 
-@pytest.mark.parametrize("change", [{"stage": "rl"}, {"train": False}])
-def test_an_arm_that_another_stage_trains_or_none_is_refused(lab: Path, change: dict[str, Any]) -> None:
+def test_an_arm_that_is_not_trained_is_refused(lab: Path) -> None:
     plain = {"stage": "sft", "init": "owner/model", "benchmarks": ["miniweb"]}
     (lab / "lab.yaml").write_text(yaml.safe_dump(CONFIG | {"models": {"plain": plain}}))
-    with pytest.raises(InputError, match="arms: new: is not trained by stage sft as plain is"):
-        designed(baseline="plain", arms={"new": change})
+    with pytest.raises(InputError, match="arms: new: is not trained by one of the stages cpt, sft, rl"):
+        designed(baseline="plain", arms={"new": {"train": False}})
+
+
+def test_an_arm_of_another_stage_starts_from_the_baselines_parent(lab: Path) -> None:
+    design = designed(arms={"longer": {"stage": "sft", "data": "questions.jsonl", "steps": 9}})
+    nodes = design.graph.config.models
+    assert {design.training(name) for name in design.families["longer"]} == {"sft/longer-0", "sft/longer-1"}
+    assert nodes["longer-0"].parent == nodes["grpo"].parent == "instruct"
+
+
+def test_an_arm_with_the_weights_of_the_baseline_is_no_effect(lab: Path) -> None:
+    design = designed()
+    made(design, {"grpo": 0.5, "new": 0.5})
+    keys = Keys(design.graph)
+    for model, digest in (("grpo", "a" * 64), ("new-0", "a" * 64)):
+        path = keys.entry(f"rl/{model}").manifest
+        manifest = json.loads(path.read_text())
+        manifest["files"]["model.safetensors"] = [1, digest]
+        path.write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="no effect: the weights of new are those of grpo"):
+        command.refuse_untouched(design)
 
 
 def test_an_arm_named_like_the_baseline_is_refused(lab: Path) -> None:
@@ -182,6 +201,19 @@ def test_what_shares_no_benchmark_is_not_measured(lab: Path) -> None:
     made(design, {"grpo": 0.5, "new": 0.9})
     row = Findings(design, {}).row("new")
     assert row["verdict"] == "not measured" and "difference" not in row
+
+
+def test_answers_on_which_the_grader_failed_give_no_verdict(lab: Path) -> None:
+    design = designed()
+    made(design, {"grpo": 0.5, "new": 0.9})
+    path = Keys(design.graph).entry("evaluate/new-0").data / "miniweb.chat_cot.jsonl"
+    rows = list(map(json.loads, path.read_text().splitlines()))
+    for row in rows[::20]:
+        row["greedy"]["verdict"] = "failed"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    row = Findings(design, {}).row("new")
+    assert row["verdict"] == "not measured"
+    assert row["meaning"] == "the grader failed on 5% of the answers of new-0 on miniweb."
 
 
 def test_an_arm_far_behind_after_one_seed_gets_no_other(lab: Path) -> None:

@@ -1,4 +1,6 @@
-"""Keys of an overlay that change less than they seem to, because nodes set the same key themselves."""
+"""Keys of an overlay that change less than they seem to: nodes set the same key themselves, or another key
+leaves them without effect.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,7 +33,17 @@ def overridden_keys(files: Sequence[str | Path], command_line: dict[str, Any]) -
                 verb = "is" if len(keys) == 1 else "are"
                 lines.append(f"{name}: {'.'.join(path)} has no effect where {', '.join(keys)} {verb} set")
         earlier |= given
-    return lines
+    return lines + list(_inert(whole))
+
+
+def _inert(whole: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for each RL model whose clips do nothing: with one update the ratio is 1."""
+    section = dict(_mappings({"rl": whole.get("rl")})).get("rl", {})
+    for name, node in _mappings(whole.get("models")):
+        keys = section | node
+        clips = [key for key in ("clip", "clip_high") if keys.get(key) is not None]
+        if node.get("stage") == "rl" and clips and keys.get("updates", 1) == 1:
+            yield f"models.{name}: no effect of {' and '.join(clips)}: with updates: 1 the ratio is 1"
 
 
 def _paths(values: dict[str, Any], above: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:

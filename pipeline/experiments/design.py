@@ -2,7 +2,8 @@
 
 `experiments/NAME.yaml` says what is asked, which changes (arms) are compared with which model, with how many
 seeds, what is expected and which effect matters, before anything runs. Each arm is the baseline's node with
-its own keys on top; baseline and arms get the same seeds. Nothing of the configuration itself changes, so
+its own keys on top, or with a `stage` of its own a node that shares what it starts from and is asked;
+baseline and arms get the same seeds. Nothing of the configuration itself changes, so
 nothing before the arms is made again.
 """
 
@@ -81,10 +82,9 @@ class Design:
         """The overlay's file."""
         return OVERLAYS / f"{self.name}.yaml"
 
-    @property
-    def stage(self) -> str:
-        """The stage of all these models."""
-        return self.graph.config.models[self.experiment.baseline].stage
+    def training(self, model: str) -> str:
+        """Name the instance that trains a model, `rl/grpo`."""
+        return f"{self.graph.config.models[model].stage}/{model}"
 
     def write_overlay(self) -> None:
         """Write the overlay, whole or not at all."""
@@ -131,7 +131,7 @@ def make_design(name: str, experiment: Experiment) -> Design:
                 continue
             if each in nodes or each in new:
                 raise InputError(f"arms: there is a model {each} already; rename the arm {arm}")
-            new[each] = merge(nodes[baseline], changes[arm]) | {"seed": seed}
+            new[each] = merge(_shared(nodes[baseline], changes[arm]), changes[arm]) | {"seed": seed}
     judged = Run("", {}, judged=plain.config.sections["report"].judged).is_judged
     # The paper's claims stay about the models that they were about: a pattern may match a new one's name.
     overlay = {"models": new, "report": {"judged": list(filter(judged, plain.config.models))}}
@@ -142,11 +142,18 @@ def make_design(name: str, experiment: Experiment) -> Design:
     return Design(name, experiment, families, overlay, graph, plain)
 
 
+def _shared(node: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of the baseline's node that an arm has, too: all of them in the same stage."""
+    if change.get("stage", node["stage"]) == node["stage"]:
+        return node
+    return {key: value for key, value in node.items() if key in ("parent", "init", "benchmarks", "modes")}
+
+
 def _check_arm(graph: Graph, arm: str, model: str, baseline: str) -> None:
     """Raise InputError unless an arm is trained and asked as the baseline is, with a change."""
     nodes = graph.config.models
-    if nodes[model].stage != nodes[baseline].stage or not nodes[model].train:
-        raise InputError(f"arms: {arm}: is not trained by stage {nodes[baseline].stage} as {baseline} is")
+    if nodes[model].stage not in TEXT_STAGES or not nodes[model].train:
+        raise InputError(f"arms: {arm}: is not trained by one of the stages {', '.join(TEXT_STAGES)}")
     if f"evaluate/{model}" not in graph.nodes:
         raise InputError(f"arms: {arm}: nothing is asked of it; `benchmarks` must name those to compare on")
     if _settings(graph.config, model) == _settings(graph.config, baseline):

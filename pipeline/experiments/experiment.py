@@ -20,6 +20,7 @@ from pipeline.experiments.findings import Findings
 from pipeline.experiments.sheet import tell, write_failed, write_index, write_sheet
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
+from pipeline.protocol.identity import read_manifest
 from pipeline.protocol.overlays import merge
 from pipeline.protocol.progress import duration
 from pipeline.status import summary
@@ -112,9 +113,11 @@ def forecast_lines(design: Design) -> list[str]:
     reasons.made |= design.graph.nodes.keys() - wanted
     jobs = wanted - reasons.made
     timing = Timing(keys, jobs, set())
-    for stage in (design.stage, "evaluate"):  # what was never made takes about as long as the baseline
-        models = [f"{stage}/{model}" for names in design.families.values() for model in names]
-        timing.liken(models, f"{stage}/{design.experiment.baseline}")
+    baseline = design.experiment.baseline
+    models = [model for names in design.families.values() for model in names]
+    # What was never made takes about as long as the baseline.
+    timing.liken([*map(design.training, models)], design.training(baseline))
+    timing.liken([f"evaluate/{model}" for model in models], f"evaluate/{baseline}")
     seconds, unknown = timing.left(0.0)
     never = "of a kind that was never timed here (`dsm plan` forecasts GPUs)"
     told = f"{len(jobs)} jobs {never}"
@@ -133,6 +136,22 @@ def run_targets(design: Design, targets: list[str], options: list[str]) -> int:
             return process.wait()
         except KeyboardInterrupt:
             continue
+
+
+def refuse_untouched(design: Design) -> None:
+    """Raise InputError where an arm's first model has the baseline's weights: the change touched nothing."""
+    keys = Keys(design.graph)
+    weights = {}
+    for arm, names in design.families.items():
+        files = read_manifest(keys.entry(design.training(names[0])).manifest)["files"]
+        weights[arm] = {name: digest for name, (_, digest) in files.items() if name.endswith(".safetensors")}
+    baseline = design.experiment.baseline
+    if same := [arm for arm in design.experiment.arms if weights[arm] == weights[baseline]]:
+        raise InputError(
+            f"{design.name}: no effect: the weights of {', '.join(same)} are those of {baseline}, so the "
+            "change touched nothing, as clips do at `updates: 1`; change something else in "
+            f"{FILES / design.name}.yaml"
+        )
 
 
 def hopeless(design: Design) -> dict[str, str]:
@@ -154,7 +173,10 @@ def conduct(design: Design, options: list[str]) -> int:
     stopped: dict[str, str] = {}
     code = 0
     try:
-        if design.experiment.stop is not None and design.experiment.seeds > 1:
+        code = run_targets(design, [design.training(names[0]) for names in design.families.values()], options)
+        if not code:
+            refuse_untouched(design)
+        if not code and design.experiment.stop is not None and design.experiment.seeds > 1:
             code = run_targets(design, design.targets(slice(1)), options)
             stopped = {} if code else hopeless(design)
         going = {arm: names for arm, names in design.families.items() if arm not in stopped}

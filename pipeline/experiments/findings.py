@@ -69,7 +69,7 @@ class Findings:
 
     def models(self, arm: str) -> list[Finished]:
         """Return the trained models of an arm or of the baseline."""
-        return [self.results.run.finished[f"{self.design.stage}/{name}"] for name in self.families[arm]]
+        return [self.results.run.finished[self.design.training(name)] for name in self.families[arm]]
 
     @cached_property
     def tasks(self) -> list[Task]:
@@ -171,7 +171,7 @@ class Findings:
 
     def own_files(self) -> dict[str, str]:
         """Read the user's Python files that the models were made with, by path."""
-        made = {f"{self.design.stage}/{name}" for names in self.families.values() for name in names}
+        made = {self.design.training(name) for names in self.families.values() for name in names}
         inputs = [self.design.graph.nodes[name].inputs for name in sorted(made)]
         files = {str(path) for pairs in inputs for role, path in pairs if role in ("method", "reward")}
         return {path: Path(path).read_text() for path in sorted(files) if path.endswith(".py")}

@@ -105,6 +105,11 @@ class Answers:
     drawn: int = 0
     votes: dict[int, dict[str, dict[str, float]]] = field(default_factory=dict)
 
+    @property
+    def failed(self) -> float:
+        """Share of the greedy answers on which the grader failed."""
+        return sum(verdict == "failed" for verdict in self.greedy.values()) / max(1, len(self.greedy))
+
     def accuracy(self) -> dict[str, float]:
         """1.0 where the greedy answer is right, by question id."""
         return {key: float(verdict == "right") for key, verdict in self.greedy.items()}

@@ -23,17 +23,21 @@ from pipeline.report.truth import headline, pages_by_scope, urls_in, urls_of
 
 PART_OF = {"math500": "math"}  # a benchmark that does not count beside the one that it is a part of
 ONE_HOST = "its pages are of one host"
+MOST_FAILED = 0.02  # share of a model's answers on which the grader may fail
 FLOOR = "no shared question tells the models apart: all answers are wrong, or all right"
 
 
 @dataclass(frozen=True)
 class Row:
-    """Values by question id of each model of two sides, on one benchmark and kind of solution."""
+    """Values by question id of each model of two sides, on one benchmark and kind of solution. `flaw`: why
+    they decide nothing.
+    """
 
     benchmark: str
     kind: str
     better: list[dict[str, float]]
     worse: list[dict[str, float]]
+    flaw: str = ""
 
     @cached_property
     def sides(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -111,8 +115,20 @@ def _row(
     value: Value = Answers.accuracy,
 ) -> list[Row]:
     """Return `value` of two sides, each on its task; nothing unless all models were asked."""
-    better, worse = (results.values(names, task, value) for names, task in zip(sides, tasks, strict=True))
-    return [Row(*title, better, worse)] if better and worse else []
+    asked = list(zip(sides, tasks, strict=True))
+    better, worse = (results.values(names, task, value) for names, task in asked)
+    if not better or not worse:
+        return []
+    flaws = [flaw for names, task in asked for name in names if (flaw := _flaw(results, name, task))]
+    return [Row(*title, better, worse, *flaws[:1])]
+
+
+def _flaw(results: Results, name: str, task: Task) -> str:
+    """Say why a model's answers on a task decide nothing; empty if they may."""
+    answers = results.answers[name][task]
+    if answers.failed > MOST_FAILED:
+        return f"the grader failed on {answers.failed:.0%} of the answers of {name} on {task[0]}"
+    return "" if len(answers.greedy) > 1 else f"{name} was asked one question of {task[0]}"
 
 
 def _whole(rows: list[Row]) -> list[Row]:
@@ -233,25 +249,28 @@ def _converged(claim: Claim, run: Run) -> tuple[str, list[Effect]]:
 
 def _measure(claim: Claim, results: Results, spread: float, known: list[Pair]) -> Judgement:
     bounds = claim.at_least, claim.matters
+    contests: list[Contest] = []
     match claim.test:
         case "accuracy":
-            missing = "no such pair of models was evaluated"
-            effects = [
-                found.weigh(bounds, spread) for found in _accuracy(claim, results, known) if found.rows
-            ]
+            missing, contests = "no such pair of models was evaluated", _accuracy(claim, results, known)
+            effects = [contest.weigh(bounds, spread) for contest in contests if contest.rows]
         case "voting":
             missing, effects = "no such pair of models has sampled answers", []
             for maj, some in _voting(claim, results):
                 if maj.rows:
+                    contests.append(maj)
                     both = maj.weigh(bounds, spread), some.weigh((-claim.margin, -claim.margin), spread)
                     effects += both if None not in both else [None]
         case "kinds":
             missing = f"no such model was evaluated in both {claim.better} and {claim.worse}"
-            effects = [found.weigh(bounds, spread) for found in _kinds(claim, results) if found.rows]
+            contests = _kinds(claim, results)
+            effects = [contest.weigh(bounds, spread) for contest in contests if contest.rows]
         case "recall":
             missing, effects = _recall(claim, results.run)
         case _:
             missing, effects = _converged(claim, results.run)
+    if flaws := [row.flaw for contest in contests for row in contest.rows if row.flaw]:
+        return Judgement(claim, flaws[0])
     measured = [found for found in effects if found is not None]
     if not measured:
         return Judgement(claim, f"{FLOOR if effects else missing}; {claim.deciders}")
