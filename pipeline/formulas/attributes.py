@@ -20,9 +20,9 @@ TEXT = re.compile(r"\\(?:text\w*|mbox|math(?:rm|it|bf|sf)|operatorname\*?|begin|
 PROSE = re.compile(  # two words in a row, a sentence's end, an address, code
     r"[^\W\d_]{2,}['’]?[,;:]?\s+[^\W\d_]{2,}|[，。；？！]|[.?!;]\s+[A-Z]|://|[\"<>]\s*/|\w\(\)|;$"
 )
-PATH = re.compile(r"^[A-Za-z]:\\|\\\w+\\\w+\.\w{2,4}$|^\.{0,2}/\w|tikz")  # or a picture
+PATH = re.compile(r"^[A-Za-z]:\\|\\\w+\\\w+\.\w{2,4}$|^\.{0,2}/\w|tikz")  # a path, a picture
 WORD, SHORT = re.compile(r"[^\W\d_]{3,}"), re.compile(r"[^\W\d_]{2}")
-NUMBER = re.compile(r"[\d.,\s]*[KMB]?|[A-Za-z][A-Za-z\d]*\d[A-Za-z\d]*|#\w+|=.*")  # or a name, a cell's value
+NUMBER = re.compile(r"[\d.,\s]*[KMB]?|[A-Za-z][A-Za-z\d]*\d[A-Za-z\d]*|#\w+|=.*")  # a number, a name, a cell
 SIGN, SYMBOL = re.compile(r"[=<>+*/()^_|\\]|\d[.,]\d"), re.compile(r"[^\W\d_]|[=<>+/]")
 NAMED = re.compile(
     r"(?:^|[\W_])(?:(?:la|ka)?tex|math|formula|eq|equation|expr)(?:$|[\W_])|expression|texexp", re.IGNORECASE

@@ -224,21 +224,16 @@ def _attribute(node: DOMNode) -> Found:
     It is displayed if it says so, is a block, or is an image alone in its block.
     """
     attributes = {name: node.getattr(name) or "" for name in node.attrs}
-    image = node.tag == "img"
-    if image and (
-        mathml := attributes.get("data-mathml")
-    ):  # an editor's, with signs in place of those of HTML
+    image, mathml = node.tag == "img", attributes.get("data-mathml")
+    if image and mathml:  # an editor's, with signs in place of those of HTML
         return mathml_to_tex(mathml.translate(EDITED))
-    if (
-        node.tag in NO_FORMULA
-        or node.tag.startswith("mjx-")
-        or (found := attribute_formula(attributes)) is None
-    ):
+    control = node.tag in NO_FORMULA or node.tag.startswith("mjx-")
+    if control or (formula := attribute_formula(attributes)) is None:
         return None
     text, read = MARK.subn("", node.text)
-    if not image and (read > 1 or not shows(text, found[0])):
+    if not image and (read > 1 or not shows(text, formula[0])):
         return None
-    return found[0], found[1] or (_is_alone(node) if image else node.tag in BLOCKS)
+    return formula[0], formula[1] or (_is_alone(node) if image else node.tag in BLOCKS)
 
 
 def _is_alone(node: DOMNode) -> bool:
