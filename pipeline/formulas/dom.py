@@ -73,8 +73,9 @@ class Formulas:
 
 def mark_formulas(tree: HTMLTree, source: Source, words: set[str], formulas: Formulas) -> None:
     """Replace the formula elements of `tree` by marks; `words` are the `formula_words` of its source."""
-    for node in tree.document.query_selector_all(COPIES)[:]:
-        node.decompose()
+    if source.holds("hidden-readable"):  # Canvas repeats an image's formula for screen readers
+        for node in tree.document.query_selector_all(".equation_image + .hidden-readable")[:]:
+            node.decompose()
     signs: dict[str, bool] = {}
     for word, sign, selector, handler in KINDS:
         if word in words and sign not in signs:
@@ -310,14 +311,13 @@ def _tagged(node: DOMNode) -> Found:
     return undelimited(node.text)[0], node.parent.tag == "disp-formula"
 
 
-# Elements whose text is TeX, those whose text may be, and what repeats a formula for screen readers.
+# Elements whose text is TeX, and words in the classes of those whose text may be.
 SOURCES = """
 .math-container, [data-math-style], math-renderer, math-field, code.language-math, d-math, span[class="math"],
 div[class="math"], tt.math, .mathquill-embedded-latex, span.tex, div.tex, code.tex, .inline-math,
 .display-math, .math-tex, .katex-inline, .katex-block, .katex-error"""
 NAMED_SOURCES = ("latex", "katex", "tex-", "-tex", "formula", "equation")
 NO_FORMULA = ("a", "button", "input", "textarea", "option", "script", "style", "form", "g")
-COPIES = ".equation_image + .hidden-readable"
 KINDS: tuple[tuple[str, str, str, Reader], ...] = (  # keyword in words, rarer keyword, selector, reader
     ("math-", "mwe-math-element", ".mwe-math-element", _wiki),
     ("math", "tex-math", "tex-math", _tagged),
