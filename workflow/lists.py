@@ -59,13 +59,13 @@ def _fault_of_reviews(paths: list[Path]) -> str | None:
     return None
 
 
-def wanted_by(graph: Graph, words: Iterable[str]) -> dict[str, None]:
+def needed_by(graph: Graph, words: Iterable[str]) -> dict[str, None]:
     """List the instances that the targets among the words of a command need; all where there is none."""
     targets = {one for word in words if (one := word if word in NAMES else instance_of(graph, word))}
     pending = [name for name, node in graph.nodes.items() if not targets or {name, node.stage} & targets]
-    found: dict[str, None] = {}
+    needed: dict[str, None] = {}
     while pending:
-        if (name := pending.pop()) not in found:
-            found[name] = None
+        if (name := pending.pop()) not in needed:
+            needed[name] = None
             pending += graph.before(name)
-    return found
+    return needed

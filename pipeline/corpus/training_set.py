@@ -222,5 +222,5 @@ def training_pages(
 
 def _pages_in(pool: Path) -> int:
     """Return the number of pages of the pool; 0 where it is not known."""
-    found = published(pool)
-    return read_manifest(found[1])["counts"].get("kept", 0) if found else 0
+    result = published(pool)
+    return read_manifest(result[1])["counts"].get("kept", 0) if result else 0

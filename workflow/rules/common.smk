@@ -23,7 +23,7 @@ from workflow.graph import Graph
 from workflow.job import Job, light_when_linked, made_meanwhile
 from workflow.keys import Keys
 from workflow.links import file_of_run, forced, instance_of, leave_stale_links, refusal
-from workflow.lists import faulty_lists, wanted_by
+from workflow.lists import faulty_lists, needed_by
 from workflow.preflight import Machine, held_back, missing, nothing_to_do, slow, unpinned
 from workflow.reasons import Reasons
 from workflow.terminal import Plan
@@ -59,7 +59,7 @@ try:
             raise ConfigError(empty)
         if not REMOTE:  # which results a storage has, Snakemake alone knows
             print("\n".join(summary(Reasons(KEYS))), file=sys.stderr)
-        unmade = [name for name in wanted_by(GRAPH, sys.argv[1:]) if not KEYS.settled(name)]
+        unmade = [name for name in needed_by(GRAPH, sys.argv[1:]) if not KEYS.settled(name)]
         if faults := list(faulty_lists(GRAPH, unmade)):
             raise ConfigError("\nerror: ".join(faults))
     elif workflow.is_main_process:
