@@ -85,7 +85,7 @@ pretrained: setup
 	$(BIN)/python -m pipeline.experiments.pretrained --model "$(MODEL)" $(if $(BENCH),--bench "$(BENCH)") --output work/pretrained.yaml
 	$(if $(filter $(PUBLISHED),$(MODEL)),$(MAKE) $(PUBLISHED)/SHA256SUMS)
 	$(DSM) configs/pretrained.yaml $(if $(FULL),configs/pretrained-full.yaml) work/pretrained.yaml $(OPTIONS)
-	@$(BIN)/python -m pipeline.experiments.gains results/pretrained
+	@$(BIN)/python -m pipeline.report.scores results/pretrained/report/summary.json
 	@echo "Report: results/pretrained/report/index.html"
 
 # Your own pages and benchmarks: make real WEB=<folder of *.warc.gz> BENCH=<folder of benchmark files>, or TEXTS= instead of WEB=.

@@ -207,20 +207,6 @@ def holm(ps: Sequence[float]) -> list[tuple[float, float]]:
     return [found[place] for place in range(len(ps))]
 
 
-def by_cluster(values: NDArray[np.float64], clusters: Sequence[Any]) -> NDArray[np.float64]:
-    """Return values (S, Q) of questions as values (S, C) of their clusters (Q,), with the same mean for each
-    seed: the spread of what questions of one cluster have in common, above the mean, is theirs. For
-    `estimate_effect`, where variants of one question must not count as so many questions.
-    """
-    names, places = np.unique(np.asarray(clusters), return_inverse=True)
-    mean = values.mean(axis=1, keepdims=True)
-    sums = [np.bincount(places, row, minlength=len(names)) for row in values - mean]
-    return mean + np.array(sums) * (len(names) / values.shape[1])
-
-
-# ---- pages of hosts ----
-
-
 def share_interval(hits: Iterable[bool], hosts: Iterable[str]) -> Interval:
     """Return Wilson's interval of the share of pages (N,) that are hits, with as many independent pages as
     the spread between their hosts (N,) tells; where all hosts agree, as many as there are hosts.

@@ -166,19 +166,13 @@ def test_local_files_take_the_place_of_the_hubs(tmp_path: Path, monkeypatch: pyt
     assert ("source", "hub:MU-NLPC/Calc-mawps:train") in graph.nodes["problems"].inputs
 
 
-def test_models_are_chosen_without_the_test_questions() -> None:
-    """The learning rates' overlay asks the development part alone, and gives every part the same problems, as
-    FULL does, which adds models and changes none.
-    """
-    names = [ROOT / f"configs/{name}.yaml" for name in ("pretrained", "pretrained-rates", "pretrained-full")]
-    whole, rates, full = (Graph(Config(read_config(chosen))) for chosen in (names[:1], names[:2], names[::2]))
-    for graph in (rates, full):
-        assert graph.nodes["problems"].section == whole.nodes["problems"].section
+def test_the_full_run_adds_models_and_changes_none() -> None:
+    names = [ROOT / f"configs/{name}.yaml" for name in ("pretrained", "pretrained-full")]
+    whole, full = (Graph(Config(read_config(chosen))) for chosen in (names[:1], names))
+    assert full.nodes["problems"].section == whole.nodes["problems"].section
     for name in (*whole.names("sft"), *whole.names("rl")):
         assert full.nodes[name] == whole.nodes[name]
     assert len(full.names("rl")) == len(whole.names("rl")) + 5
-    asked = [node for name, node in rates.nodes.items() if name.startswith("evaluate/")]
-    assert len(asked) == 7 and all(list(node.section["benchmarks"]) == ["dev"] for node in asked)
 
 
 def test_real_pages_come_with_the_models_that_are_named(
