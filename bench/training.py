@@ -62,7 +62,7 @@ def train_ours(folder: Path, seconds: list[float], losses: list[float]) -> None:
     from pipeline.training.model import TokenLogprobs, load_model
     from pipeline.training.packing import IGNORE, best_fit, make_row
 
-    settings = EngineSettings(RATE, *BETAS, weight_decay=DECAY)
+    settings = EngineSettings(RATE, BETAS, weight_decay=DECAY)
     engine = build_engine(TokenLogprobs(load_model(folder), mixed=True), settings)
     for step in range(STEPS):
         started, examples = time.monotonic(), examples_of(step)

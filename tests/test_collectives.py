@@ -36,7 +36,7 @@ def test_a_collective_off_the_engines_device_fails(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     variables = OF_RANKS | {"PYTHONPATH": f"{OF_RANKS['PYTHONPATH']}:{tmp_path}"}
     done = subprocess.run(
-        command(["program"], 2, {}, tmp_path / "work"),
+        command(["program"], 2, {}),
         env=variables,
         cwd=ROOT,
         capture_output=True,

@@ -37,7 +37,7 @@ def test_the_reference_is_the_parent_after_training_too_and_is_no_second_model(
     assert train(learner, batch, chosen)["grad_norm"] > 0
     packed = make_micro_batches(batch, chosen, 4)[0].packed
     policy, reference, parent = (
-        output_logprobs(module, packed, 1.0) for module in (learner.engine, learner.reference, full.reference)
+        output_logprobs(module, packed) for module in (learner.engine, learner.reference, full.reference)
     )
     assert torch.equal(reference, parent) and not reference.requires_grad
     assert policy.requires_grad and (policy - parent).abs().max() > 0.01

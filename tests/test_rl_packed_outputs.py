@@ -54,7 +54,7 @@ def outputs() -> list[Output]:
 def test_log_probabilities_equal_those_of_each_output_alone(model: TokenLogprobs, row_tokens: int) -> None:
     rows = split_into_rows(outputs(), row_tokens)
     alone = [log_probs(model.model, output.prompt, output.tokens) for row in rows for output in row]
-    assert torch.allclose(output_logprobs(model, pack(rows, MEAN), 1.0), torch.cat(alone), atol=1e-5)
+    assert torch.allclose(output_logprobs(model, pack(rows, MEAN)), torch.cat(alone), atol=1e-5)
 
 
 def test_the_critics_values_equal_those_of_each_output_behind_its_prompt(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def gradients(
     for packed in micro_batches(
         split_into_rows(outputs(), row_tokens), rows_at_once, MEAN, row_tokens, fixed
     ):
-        logprobs = output_logprobs(model, packed, 1.0)
+        logprobs = output_logprobs(model, packed)
         loss = grpo_loss(logprobs, logprobs, None, packed.advantages_N, packed.weights_N, 0.2, 0.0).loss
         loss.backward()
         total += loss.item()
@@ -176,9 +176,9 @@ def grpo_of(model: TokenLogprobs, reference: Any, groups: list[Group], **keys: A
     model.zero_grad()
     watched, total = Watched(), 0.0
     for batch in make_micro_batches(groups, section, 2):
-        logprobs_N = output_logprobs(model, batch.packed, 1.0)
+        logprobs_N = output_logprobs(model, batch.packed)
         with torch.no_grad():
-            reference_N = output_logprobs(reference, batch.packed, 1.0)
+            reference_N = output_logprobs(reference, batch.packed)
         batch = MicroBatch(batch.packed, logprobs_N.detach() + 0.01, reference_N)
         loss = grpo.METHOD.loss(section, batch, logprobs_N, watched)
         loss.backward()

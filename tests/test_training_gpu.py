@@ -45,7 +45,7 @@ def test_outputs_that_share_a_prompt_give_the_same_on_a_gpu_as_on_the_cpu(tmp_pa
     packed, gradients, logprobs = pack(rows, lambda lengths_O: torch.ones(int(lengths_O.sum())), 160), [], []
     for precision, device in (("fp32", "cpu"), ("bf16", "cuda")):
         scored = TokenLogprobs(load_model(folder, precision).to(device))
-        found_N = output_logprobs(scored, packed.to(device), 1.0)
+        found_N = output_logprobs(scored, packed.to(device))
         found_N.mean().backward()
         logprobs.append(found_N.detach().cpu())
         gradients.append(torch.cat([p.grad.flatten().float().cpu() for p in scored.parameters()]))

@@ -284,7 +284,7 @@ def rl_rows() -> dict[str, float]:
     batches = [packed.to(DEVICE) for packed in outputs_of(3)]
 
     def step(packed: PackedOutputs) -> None:
-        output_logprobs(model, packed, 1.0).mean().backward()
+        output_logprobs(model, packed).mean().backward()
         model.zero_grad()
 
     for way in ("plain", "compiled") if GPU else ("plain",):
