@@ -1,8 +1,10 @@
 """What a written rule asks of the graph: the files of its inputs and outputs, its arguments and its cores."""
 
 import json
+import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from workflow.keys import Keys
 
 TARGET = "--target-jobs"  # what Snakemake asks the process of a job for
 LISTS = WORK / "inputs"
+MANY = 100  # results that a job waits for one by one
+ROLE = re.compile("[./]")  # after the kind of a role
 NONE = {"gpu": 0, "launcher": ""}  # what the shell of a rule needs a value for; others are unset
 Function = Callable[..., Any]
 
@@ -32,6 +36,7 @@ class Job:
     def __init__(self, keys: Keys, remote: bool = False) -> None:
         self.keys, self.graph, self.remote = keys, keys.graph, remote
         self._configs: dict[int, str] = {}
+        self._sources = lru_cache(1)(self._list_sources)
 
     def node(self, wildcards: Any) -> Instance:
         """Get the instance that a job makes. Raises InputError for one that no configuration names."""
@@ -42,18 +47,43 @@ class Job:
             )
         return self.graph.nodes[self.keys.names[wildcards.key]]
 
-    def inputs(self, wildcards: Any) -> list[Any]:
-        """Input function: what the instance reads, results by their manifests; addresses and hub ids are no
-        files. Results that another one of them reads are left out: Snakemake takes its time for each. A
-        pinned instance reads nothing: it is there, and what it came from may be gone.
+    def read(self, *kinds: str) -> Function:
+        """Return the input function of the roles of these kinds: `benchmark` is that of `benchmark.gsm8k`,
+        `sft` that of `sft/instruct`. Addresses and hub ids are no files.
         """
-        node = self.node(wildcards)
-        names = list(self.keys.before(node.name))
-        if not self.remote or node.stage == "report":
+
+        def files(wildcards: Any) -> list[Any]:
+            sources = self._sources(self.node(wildcards).name)
+            named = (source for role, source in sources if ROLE.split(role)[0] in kinds)
+            return list({str(path): path for source in named for path in self._files(source)}.values())
+
+        files.kinds = kinds  # type: ignore[attr-defined]  # for `check`
+        return files
+
+    def check(self, rules: Mapping[str, Iterable[Any]]) -> None:
+        """Compare the roles that the graph gives the programs with those that their rules name; `rules`: the
+        input functions of each program's rule. Raises InputError for a role that no input has.
+        """
+        named = {module: {kind for one in inputs for kind in one.kinds} for module, inputs in rules.items()}
+        for node in self.graph.nodes.values():
+            for role, _ in node.inputs:
+                if (kind := ROLE.split(role)[0]) not in named[node.module]:
+                    raise InputError(f"{node.name}: the rule of {node.module} names no input {kind!r}")
+
+    def _list_sources(self, name: str) -> list[tuple[str, str | Result]]:
+        """List the sources that a job waits for, by role: all that its program reads. Where these are more
+        than `MANY` results, those that another of them reads are left out: Snakemake takes its time for each.
+        A pinned instance reads nothing: it is there, and what it came from may be gone.
+        """
+        names = list(self.keys.before(name))
+        if len(names) > MANY and not (self.remote and self.graph.nodes[name].stage != "report"):
             names = self.graph.last(names)
-        own = [source for _, source in node.inputs if isinstance(source, str)]
-        sources = [*map(Result, names), *([] if self.keys.pinned(node.name) else own)]
-        return list({str(path): path for source in sources for path in self._files(source)}.values())
+        waited, pinned = set(names), self.keys.pinned(name)
+        return [
+            (role, source)
+            for role, source in self.graph.nodes[name].inputs
+            if (source.node in waited if isinstance(source, Result) else not pinned)
+        ]
 
     def _files(self, source: str | Result) -> list[Any]:
         if isinstance(source, Result):
@@ -66,18 +96,19 @@ class Job:
         return [local(ancient(source)) if self.remote else ancient(source)]
 
     def words(self, wildcards: Any, output: Any, threads: int) -> str:
-        """Params function: the program and its arguments. It takes `threads`, so that Snakemake never reruns
-        anything for it.
+        """Params function: the arguments of the program, its section by the keys that differ from their
+        defaults. It takes `threads`, so that Snakemake never reruns anything for it.
         """
         node = self.node(wildcards)
         words = [word for given in self._inputs(node, output)[0] for word in ("--input", given)]
-        words += ["--planned", "--launch", self._launch(node, max(1, threads // ranks_of(node)))]
-        return f"{node.module} --config {self._config(node)} {shlex.join(words)}"
+        config, launch = self._config(node), self._launch(node, max(1, threads // ranks_of(node)))
+        return f"{shlex.join(words)} --config {config} --launch {shlex.quote(launch)} --planned".lstrip()
 
     def _config(self, node: Instance) -> str:
         """Write the section as a word of a shell, made once for all instances that share it."""
         if id(node.section) not in self._configs:
-            text = json.dumps(node.section, sort_keys=True, ensure_ascii=False)
+            values = self.keys.section(node).model_dump(mode="json", exclude_defaults=True)
+            text = json.dumps(values, sort_keys=True, ensure_ascii=False)
             self._configs[id(node.section)] = shlex.quote(text)
         return self._configs[id(node.section)]
 
@@ -96,8 +127,9 @@ class Job:
     def _launch(self, node: Instance, threads: int) -> str:
         """Say how a program runs: no part of what it makes."""
         weak = self.graph.config.sections["sandbox"].weak
-        sandbox = {"weak_sandbox": weak} if node.stage in ("rl", "evaluate", "trajectory") else {}
-        return json.dumps(node.launch.model_dump(mode="json") | {"threads": threads} | sandbox)
+        sandbox = {"weak_sandbox": True} if weak and node.stage in ("rl", "evaluate", "trajectory") else {}
+        values = node.launch.model_dump(mode="json", exclude_defaults=True)
+        return json.dumps(values | {"threads": threads} | sandbox, sort_keys=True)
 
     def cores(self, wildcards: Any) -> int:
         """Threads function: cores of a program with ranks, on one machine."""

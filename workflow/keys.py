@@ -70,6 +70,10 @@ class Keys:
         """Whether the result of an instance is there."""
         return self.entry(name).made
 
+    def section(self, node: Instance) -> Any:
+        """Get the section of an instance."""
+        return self._section(node)[0]
+
     def _section(self, node: Instance) -> tuple[Any, dict[str, Any]]:
         """Read the section of an instance and what of it counts, read once where many share it."""
         mark = id(node.section)

@@ -14,7 +14,7 @@ from pipeline.config.crawl import DOWNLOADS
 from workflow.overridden import overridden_keys
 from pipeline.config.root import Config, ConfigError
 from pipeline.plan.refusals import refusals
-from pipeline.stages import STAGES, WILDCARDS
+from pipeline.stages import NAMES, PROGRAMS, STAGES, WILDCARDS
 from pipeline.status import other_code, summary
 from snakemake.logging import logger
 from workflow import arrays, preempted

@@ -1,12 +1,12 @@
-# Continued pre-training. The rule of the first program with ranks is written out, those of the others say what they
-# have otherwise: ranks run under one launcher; a profile gives them GPUs, and a `launcher` (srun) where they are on
-# several nodes.
+# Continued pre-training.
 
 
 rule cpt_model:
     """Pre-train a model, from scratch or further (section 2.3)."""
     input:
-        JOB.inputs,
+        parent=JOB.read("parent"),
+        init=JOB.read("init"),
+        tokens=JOB.read("tokens"),
     output:
         manifest="<store>/cpt/{model}/{key}/manifest.json",
         data=directory("<store>/cpt/{model}/{key}/data"),
@@ -21,4 +21,5 @@ rule cpt_model:
     params:
         words=JOB.words,
     shell:
-        "{resources.launcher} python -m pipeline.start {params.words} --result {output.manifest:q} 2>&1 | tee {log:q}"
+        "{resources.launcher} python -m pipeline.start pipeline.cpt {params.words}"
+        " --result {output.manifest:q} 2>&1 | tee {log:q}"

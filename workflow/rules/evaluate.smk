@@ -1,10 +1,29 @@
 # Models asked the questions of benchmarks (sections 2 to 5).
 
 
-use rule cpt_model as evaluate_model with:
-    """Evaluate a model on its benchmarks."""
+rule evaluate_model:
+    """Evaluate a model on its benchmarks (sections 2 to 5)."""
+    input:
+        model=JOB.read("model"),
+        benchmark=JOB.read("benchmark"),
+        removals=JOB.read("removals"),
+        exemplars=JOB.read("exemplars"),
+        prompt=JOB.read("prompt"),
+        pal_prompt=JOB.read("pal_prompt"),
+        profile=JOB.read("profile"),
     output:
         manifest="<store>/evaluate/{model}/{key}/manifest.json",
         data=directory("<store>/evaluate/{model}/{key}/data"),
     log:
         "<logs>/evaluate/{model}-{key}.log",
+    conda:
+        "../../environment.yml"
+    threads: JOB.cores
+    resources:
+        launcher="",
+        mpi="",
+    params:
+        words=JOB.words,
+    shell:
+        "{resources.launcher} python -m pipeline.start pipeline.evaluate {params.words}"
+        " --result {output.manifest:q} 2>&1 | tee {log:q}"

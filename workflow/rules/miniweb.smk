@@ -1,11 +1,8 @@
-# The demo's generated web. The rule of the first program is written out, those of other programs without ranks say what
-# they have otherwise.
+# The demo's generated web.
 
 
 rule miniweb_web:
     """Generate the demo's web, problems and benchmarks, with their truth."""
-    input:
-        JOB.inputs,
     output:
         manifest="<store>/miniweb/{key}/manifest.json",
         data=directory("<store>/miniweb/{key}/data"),
@@ -13,7 +10,9 @@ rule miniweb_web:
         "<logs>/miniweb-{key}.log",
     conda:
         "../../environment.yml"
+    threads: 1
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start {params.words} --result {output.manifest:q} 2>&1 | tee {log:q}"
+        "python -m pipeline.start pipeline.miniweb {params.words}"
+        " --result {output.manifest:q} 2>&1 | tee {log:q}"

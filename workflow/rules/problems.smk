@@ -1,10 +1,21 @@
 # Word problems split for `make pretrained`.
 
 
-use rule miniweb_web as problems_parts with:
+rule problems_parts:
     """Split word problems into examples, prompts and questions; keep benchmarks out."""
+    input:
+        source=JOB.read("source"),
+        benchmark=JOB.read("benchmark"),
     output:
         manifest="<store>/problems/{key}/manifest.json",
         data=directory("<store>/problems/{key}/data"),
     log:
         "<logs>/problems-{key}.log",
+    conda:
+        "../../environment.yml"
+    threads: 1
+    params:
+        words=JOB.words,
+    shell:
+        "python -m pipeline.start pipeline.problems {params.words}"
+        " --result {output.manifest:q} 2>&1 | tee {log:q}"

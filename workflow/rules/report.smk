@@ -1,8 +1,15 @@
 # The report of a run.
 
 
-use rule miniweb_web as report_page with:
+rule report_page:
     """Write the report: one page, and summary.json."""
+    input:
+        results=JOB.read(*NAMES),
+        truth=JOB.read("truth"),
+        seed_urls=JOB.read("seed_urls"),
+        background_urls=JOB.read("background_urls"),
+        claims=JOB.read("claims"),
+        paper=JOB.read("paper"),
     output:
         manifest="<store>/report/{key}/manifest.json",
         data=report(
@@ -13,3 +20,11 @@ use rule miniweb_web as report_page with:
         ),
     log:
         "<logs>/report-{key}.log",
+    conda:
+        "../../environment.yml"
+    threads: 1
+    params:
+        words=JOB.words,
+    shell:
+        "python -m pipeline.start pipeline.report {params.words}"
+        " --result {output.manifest:q} 2>&1 | tee {log:q}"

@@ -42,6 +42,12 @@ for _target in dict.fromkeys(sys.argv[1:] if workflow.is_main_process else []):
                 wanted([_name]),
 
 
+if workflow.is_main_process:
+    try:
+        JOB.check({program.module: workflow.get_rule(program.rule).input for program in PROGRAMS})
+    except InputError as error:
+        refuse(str(error))
+
 for _rule in workflow.rules:
     if "launcher" in _rule.resources:  # those of programs with ranks
         light_when_linked(JOB, _rule.resources, workflow.get_rule("report_page").resources)
