@@ -1,6 +1,5 @@
 """One command in front of the others: `dsm run configs/demo.yaml`, or `python -m pipeline run ...`."""
 
-import difflib
 import os
 import re
 import runpy
@@ -9,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from workflow.arguments import SUFFIXES, problem
+from workflow.arguments import SUFFIXES, nearest, problem
 
 HELP = """\
 usage: dsm COMMAND ...
@@ -75,9 +74,12 @@ def run(words: list[str]) -> None:
     """
     if not Path("Snakefile").is_file():
         sys.exit("error: run dsm in the folder of the repository")
-    command = ["python", "-m", "snakemake", *snakemake(words)]
-    if told := problem(command):
+    arguments = snakemake(words)
+    if told := problem(arguments):
         sys.exit(f"error: {told}")
+    from workflow.targets import Targets  # the whole configuration behind it takes its time
+
+    command = ["python", "-m", "snakemake", *Targets(arguments).linked()]
     print(shlex.join(command), file=sys.stderr, flush=True)
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     os.execv(sys.executable, [sys.executable, "-c", QUIET, *command[3:]])
@@ -104,8 +106,7 @@ def start(command: str, *words: str) -> None:
         sys.argv = [command, *(["--configfile"] if listed else []), *words]
         runpy.run_module(MODULES[command], run_name="__main__", alter_sys=True)
     else:
-        near = difflib.get_close_matches(command, ["run", *MODULES], 1)
-        sys.exit(f"error: {command}: no command of dsm{f'; did you mean {near[0]}?' if near else ''}")
+        sys.exit(f"error: {command}: no command of dsm{nearest(command, ['run', *MODULES])}")
 
 
 if __name__ == "__main__":

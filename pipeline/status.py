@@ -12,18 +12,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from pipeline.config.root import Config, ConfigError
+from pipeline.config.root import ConfigError
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.identity import Digests, damage, read_manifest
 from pipeline.protocol.manifest import write_json
-from pipeline.protocol.overlays import DEFAULTS, merge, read_config
 from pipeline.protocol.progress import duration
 from pipeline.protocol.stage import DEFINITIONS
 from pipeline.protocol.store import STORE, Entry, put_in_place
-from workflow.arguments import problem
-from workflow.graph import Graph
+from workflow.graph import read_graph, read_values
 from workflow.keys import Keys
 from workflow.links import move_links
 from workflow.lists import faulty_lists
@@ -202,25 +198,6 @@ def _parser() -> argparse.ArgumentParser:
         "--accept-code", action="store_true", help="take today's code for that of models other code made"
     )
     return parser
-
-
-def read_values(words: list[str]) -> dict[str, Any]:
-    """Return the values of the `KEY=VALUE` words of `--config`."""
-    found: dict[str, Any] = {}
-    if told := problem(["--config", *words]):
-        raise InputError(told)
-    for word in words:
-        name, _, value = word.partition("=")
-        try:
-            found[name] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise InputError(f"--config {word}: the value is not YAML") from error
-    return found
-
-
-def read_graph(files: list[str], words: list[str]) -> Graph:
-    """Return the graph of the configuration files and `KEY=VALUE` words on top of the defaults."""
-    return Graph(Config(merge(read_config([DEFAULTS, *files]), read_values(words))))
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -12,7 +12,7 @@ from conftest import copy_checkout, run
 from given.instances import graph_of
 
 from workflow.first_rows import faulty_rows
-from workflow.lists import faulty_lists, needed_by
+from workflow.lists import faulty_lists
 
 VERDICTS = "".join(f"h{number}.org/\tmath\n" for number in range(300))
 CASES = [
@@ -51,7 +51,7 @@ def test_a_fault_in_a_list_names_key_file_and_line(
     graph = graph_of(**files(tmp_path, lists))
     faults = list(faulty_lists(graph, graph.nodes))
     assert len(faults) == bool(message) and all(re.search(message, fault) for fault in faults)
-    assert not list(faulty_lists(graph, needed_by(graph, ["crawl", "--cores", "1"])))
+    assert not list(faulty_lists(graph, graph.names("crawl")))
 
 
 @pytest.mark.parametrize(

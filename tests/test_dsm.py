@@ -13,6 +13,7 @@ from given.cases import cases
 from pipeline.__main__ import HELP, MODULES, snakemake
 from pipeline.status import read_graph
 from workflow.keys import Keys
+from workflow.targets import Targets
 
 TABLES = cases("words_of_run")
 
@@ -46,6 +47,12 @@ def test_a_reader_of_the_plan_may_end_first() -> None:
 @pytest.mark.parametrize(("line", "arguments"), TABLES["arguments"])
 def test_the_words_of_run_as_arguments_of_snakemake(line: str, arguments: list[str]) -> None:
     assert snakemake(line.split()) == arguments
+
+
+@pytest.mark.parametrize(("words", "linked"), TABLES["targets"])
+def test_results_among_the_words_of_run_become_their_links(words: str, linked: str) -> None:
+    demo = ["--configfile", "configs/demo.yaml"]
+    assert Targets([*demo, *words.split()]).linked() == [*demo, *linked.split()]
 
 
 @pytest.mark.parametrize(("line", "words"), TABLES["mistaken"])
@@ -124,7 +131,8 @@ def test_a_failure_ends_with_its_cause_and_its_log(web: Checkout) -> None:
     (log,) = (web.folder / "results/small/logs").glob(f"{name}-*.log")
     why = f"ended without an error; it said last: broken (log: {log.relative_to(web.folder)})"
     assert done.returncode == 1 and last == f"error: {name}: {why}"
-    assert f"{name}: starts" in told and f"{name}: failed: {why}" in told
+    assert f"{name}: starts" in told and f"{name}: failed" in told
+    assert done.stdout.count("broken") == 2  # the program's own line, and the last one
     assert "CalledProcess" not in done.stdout and "rule crawl_extract:" not in done.stdout
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, run
+from conftest import ROOT, copy_checkout, run
 from given.machines import Small
 
 from pipeline.config.root import Config
 from pipeline.protocol.overlays import DEFAULTS, read_config
-from workflow.arguments import is_dry
 from workflow.graph import Graph
 from workflow.preflight import Machine, missing, slow
 
@@ -137,8 +136,47 @@ def test_make_real_lists_all_that_its_folders_lack_before_the_demo(tmp_path: Pat
         assert 0 < steps.stdout.index(f"real {option}") < steps.stdout.index("configs/demo.yaml")
 
 
-def test_a_dry_run_is_told_by_its_option_in_either_form() -> None:
-    assert is_dry(["-np"]) and is_dry(["sft", "-n"]) and not is_dry(["--nolock", "--unlock"])
+CHATS = '{"conversations": [{"from": "human", "value": "1?"}, {"from": "gpt", "value": "1"}]}\n'
+
+
+@pytest.mark.parametrize(
+    ("program", "file", "text", "keys", "words"),
+    [
+        (
+            "dsm",
+            "chats.jsonl",
+            CHATS + CHATS + CHATS.replace(', "value": "1"', ""),
+            "models: {chat: {stage: sft, parent: base, data: chats.jsonl, row_format: sharegpt}}",
+            "config key models.chat.data: chats.jsonl: line 3: ",
+        ),
+        (
+            "snakemake",
+            "riddles.jsonl",
+            '{"question": "1?", "answer": "1"}\n{"question": "2?"}\n',
+            "benchmarks: {riddles: {source: riddles.jsonl}}",
+            "config key benchmarks.riddles.source: riddles.jsonl: line 2: ",
+        ),
+        (
+            "dsm",
+            "rewards.py",
+            "def short(item, text):\n    return 1.0\n",
+            "models: {grpo: {rewards: {functions: {'rewards.py:brief': 1.0}}}}",
+            "config key models.grpo.rewards.functions: rewards.py: has no 'brief'",
+        ),
+    ],
+    ids=["chats", "benchmark", "reward"],
+)
+def test_a_dry_run_looks_at_the_data_and_its_last_line_is_the_cause(
+    tmp_path: Path, program: str, file: str, text: str, keys: str, words: str
+) -> None:
+    checkout = copy_checkout(tmp_path)
+    (tmp_path / file).write_text(text)
+    (tmp_path / "mine.yaml").write_text(keys)
+    for options in (["-n"], []):
+        done = getattr(checkout, program)(*options, overlays=["configs/demo.yaml", "mine.yaml"])
+        last = done.stdout.strip().splitlines()[-1]
+        assert done.returncode == 1 and last.startswith(f"error: before the first job: {words}"), last
+        assert "File " not in done.stdout and not (tmp_path / "results").exists()
 
 
 def test_make_uses_all_cores_where_the_environment_limits_threads() -> None:
@@ -151,11 +189,13 @@ def test_make_uses_all_cores_where_the_environment_limits_threads() -> None:
     [
         ("-n --snakefile {root}/Snakefile", ROOT / "docs", f"run snakemake in {ROOT}: programs"),
         ("-n --configfile {tmp}/misspelt.yaml", ROOT, "did you mean 'kl_coefficient'"),
+        ("-n", ROOT, "config key models: empty, and no crawl.warc"),
     ],
 )
-def test_snakemake_itself_says_it_in_one_line(tmp_path: Path, line: str, folder: Path, words: str) -> None:
+def test_the_last_line_of_snakemake_is_the_cause(tmp_path: Path, line: str, folder: Path, words: str) -> None:
     (tmp_path / "misspelt.yaml").write_text("rl: {kl_coeficient: 0.1}\n")
     command = [sys.executable, "-m", "snakemake", "--cores", "1"]
     done = run([*command, *line.format(tmp=tmp_path, root=ROOT).split()], folder)
-    (told,) = [line for line in done.stderr.splitlines() if not line.startswith("Using ")]
+    *_, told = done.stderr.splitlines()
     assert done.returncode == 1 and told.startswith("error: ") and words in told
+    assert "File " not in done.stderr

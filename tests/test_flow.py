@@ -1,6 +1,7 @@
 """What Snakemake's own options mean here: what only looks writes nothing, what is forced is made again."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +13,17 @@ from typing import Any
 import pytest
 import yaml
 from conftest import CORES, OVERLAYS, Checkout, copy_checkout
+from given.machines import Small
 
 from pipeline.data.shards import read_lines
+from pipeline.pages.chat import __main__ as chat
+from pipeline.pages.chat.model import Chat
+from pipeline.protocol.arguments import read_inputs
 from pipeline.protocol.identity import read_manifest
+from pipeline.release import entry_of
 from pipeline.status import read_graph, summary
 from workflow.keys import Keys
+from workflow.preflight import missing
 from workflow.reasons import Reasons
 
 
@@ -173,11 +180,52 @@ def test_a_run_with_nothing_to_do_tells_of_an_edited_loss(checkout: Checkout) ->
     assert "rl/grpo: made by other code: rl/objectives.py " in done.stdout
 
 
-def test_a_file_at_a_link_is_a_target_that_sees_a_changed_key(checkout: Checkout) -> None:
-    overlays = checkout.overlay({"report": {"seed_spread": 0.04}})
-    done = checkout.snakemake("results/small/report/index.html", "--dry-run", overlays=overlays)
+def test_a_link_is_a_target_that_sees_a_changed_key_and_moves(checkout: Checkout) -> None:
+    link, overlays = "results/small/report", checkout.overlay({"report": {"seed_spread": 0.04}})
+    before = os.readlink(checkout.folder / link)
+    done = checkout.snakemake(link, overlays=overlays)
     assert done.returncode == 0 and "rule report_page:" in done.stdout, done.stdout[-3000:]
-    assert "Nothing to be done" in checkout.snakemake("results/small/report/index.html", "--dry-run").stdout
+    assert os.readlink(checkout.folder / link) != before
+    assert "Nothing to be done" in checkout.snakemake(link, overlays=overlays).stdout
+    back = checkout.snakemake(link)
+    assert back.returncode == 0 and "rule report_page:" not in back.stdout, back.stdout[-3000:]
+    assert os.readlink(checkout.folder / link) == before
+    file = checkout.snakemake(f"{link}/index.html")
+    assert file.returncode == 1 and file.stdout.endswith(f"no such result; did you mean {link}?\n")
+    assert "Nothing to be done" in checkout.dsm(f"{link}/index.html").stdout
+
+
+def test_a_result_whose_data_is_gone_is_made_again(checkout: Checkout) -> None:
+    keys = keys_of()
+    shutil.rmtree(keys.entry("sft/tool").data)
+    told = summary(Reasons(keys_of()))
+    assert [line.split("; ")[0] for line in told] == ["sft/tool: its data was removed"], told
+    plan = checkout.snakemake("--dry-run").stdout
+    assert plan.count("rule sft_model:") == 1 and told[0] in plan, plan[-3000:]
+    done = checkout.dsm("--", "sft/tool")
+    assert done.returncode == 0 and "sft/tool: finished" in done.stdout, done.stdout[-3000:]
+    assert keys.entry("sft/tool").made and "made before" not in done.stdout
+
+
+def test_a_result_is_named_by_its_link_or_its_data_alike(
+    checkout: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the configuration, by programs, `dsm chat` and `dsm export`."""
+    links = [f"results/small/rl/grpo{end}" for end in ("", "/", "/data")]
+    nodes = {f"m{place}": {"stage": "sft", "init": link} for place, link in enumerate(links)}
+    keys = keys_of(checkout.overlay({"models": nodes, "sft": {"data": "miniweb:sft.jsonl"}}))
+    assert len({keys.graph.nodes[f"sft/m{place}"].inputs for place in range(3)}) == 1
+    assert missing(keys.graph, {"sft/m0": 0, "sft/m2": 0}, False, Small()) == []
+    assert {path.rstrip("/") for path in read_inputs([f"model={link}" for link in links])["model"]} == {
+        links[2]
+    }
+    assert {entry_of(Path(link)).key for link in links} == {keys_of().key("rl/grpo")}
+    for end in ("", "/data"):
+        with pytest.raises(SystemExit):
+            chat.main(["--model", f"results/small/reward/prm{end}"])
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1 and "prm/data: a reward model, which writes no text" in told
+        assert Chat(f"results/small/rl/grpo{end}").section == Chat(links[2]).section
 
 
 def test_deleting_all_output_deletes_the_results(checkout: Checkout) -> None:

@@ -20,7 +20,7 @@ GPU_RULES = ("cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_mod
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 NOTHING_MISSING = (
     "Machine = object\n"
-    "missing = slow = held_back = unpinned = lambda *_: []\n"
+    "missing = faulty = slow = held_back = unpinned = lambda *_: []\n"
     "nothing_to_do = lambda _: None\n"
 )
 # Stands in for `pipeline.start`: notes when a program starts and ends, and leaves the files of its rule.

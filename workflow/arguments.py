@@ -1,12 +1,13 @@
-"""What the words of Snakemake's command line ask for, and what is wrong with them and the files they name.
+"""What is wrong with the words of Snakemake's command line and the files they name.
 
 Where a configuration file is missing, has a tab or is no UTF-8, Snakemake has a traceback or names no file
 before it reads a rule. `dsm run` asks `problem` before that; the rules ask it for plain Snakemake.
 """
 
 import argparse
-import re
+import difflib
 import shlex
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,13 +19,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 def problem(words: list[str]) -> str | None:
     """Find what is wrong with cores, keys and configuration files of a command line, in one line."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--configfile", "--configfiles", nargs="*", action="append", default=[])
-    parser.add_argument("--config", "-C", nargs="*", action="extend", default=[])
-    parser.add_argument("--cores", "-c", nargs="?")
-    parser.add_argument("--executor", "-e")
-    parser.add_argument("--profile")
-    found = parser.parse_known_args(words)[0]
+    found = _parsed(words)
     if found.cores == "0":  # Snakemake would wait for ever
         return "--cores 0: no job could start; give 1 or more, or all"
     for word in found.config:
@@ -52,6 +47,22 @@ def problem(words: list[str]) -> str | None:
     return None
 
 
+def configuration(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the configuration files and the words of `--config` of a command line."""
+    found = _parsed(words)
+    return [file for group in found.configfile for file in group], found.config
+
+
+def _parsed(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="*", action="append", default=[])
+    parser.add_argument("--config", "-C", nargs="*", action="extend", default=[])
+    parser.add_argument("--cores", "-c", nargs="?")
+    parser.add_argument("--executor", "-e")
+    parser.add_argument("--profile")
+    return parser.parse_known_args(words)[0]
+
+
 def _lacks_plugin(executor: str | None, profile: str | None) -> str | None:
     """Find a missing package of the executor that the words or the profile name; Snakemake would list its
     options instead.
@@ -65,14 +76,7 @@ def _lacks_plugin(executor: str | None, profile: str | None) -> str | None:
     return f"{where}: jobs go to {executor} by {plugin}, which is not installed: pip install {plugin}"
 
 
-def is_dry(words: list[str]) -> bool:
-    """Whether the words ask for a dry run; the rules are read before Snakemake itself says so."""
-    return any(re.fullmatch(r"--dry-?run|-[a-zA-Z]*n[a-zA-Z]*", word) for word in words)
-
-
-def forcerun(words: list[str]) -> list[str]:
-    """List the rules and files that the words ask to make again; `--forceall` is `all` of them."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--forcerun", "-R", nargs="*", action="extend", default=[])
-    every = any(re.fullmatch(r"--forceall|-[a-zA-Z]*F[a-zA-Z]*", word) for word in words)
-    return [*parser.parse_known_args(words)[0].forcerun, *(["all"] if every else [])]
+def nearest(word: str, known: Iterable[str], prefix: str = "") -> str:
+    """Suggest the closest of the known names, with a prefix; empty if none is close."""
+    near = difflib.get_close_matches(word, known, 1)
+    return f"; did you mean {prefix}{near[0]}?" if near else ""

@@ -19,7 +19,7 @@ from pipeline.report.truth import read_truth
 from pipeline.tokens.texts import read_texts
 from pipeline.training.conversations import read_messages
 from workflow.graph import Graph
-from workflow.instances import REMOTE, Instance
+from workflow.instances import Instance
 
 ROWS = 100  # of each file
 Reader = Callable[[str], Iterable[Any]]
@@ -31,8 +31,8 @@ def faulty_rows(graph: Graph, nodes: Iterable[Instance]) -> Iterator[str]:
     for node in nodes:
         for role, source in node.inputs:
             where, read = _reader(graph, node, role)
-            if read is None or not isinstance(source, str) or source.startswith(REMOTE):
-                continue
+            if read is None or not isinstance(source, str) or not Path(source).exists():
+                continue  # a result, data of the hub, or a file that is to come
             if (where, source) not in seen:
                 seen.add((where, source))
                 try:

@@ -5,9 +5,15 @@ The rules ask it what an instance reads and which section it runs with; `keys.py
 
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
+
+import yaml
 
 from pipeline.config.report import PAPER
 from pipeline.config.root import Config, ConfigError, hint
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.overlays import DEFAULTS, merge, read_config
+from workflow.arguments import problem
 from workflow.corpus import URLS, add_corpus, add_decontamination, add_tokens, lists_of
 from workflow.crawl import add_crawl
 from workflow.instances import Instances, Result
@@ -94,3 +100,22 @@ BUILDERS = (
     add_models,
     _add_report,
 )
+
+
+def read_values(words: list[str]) -> dict[str, Any]:
+    """Return the values of the `KEY=VALUE` words of `--config`."""
+    found: dict[str, Any] = {}
+    if told := problem(["--config", *words]):
+        raise InputError(told)
+    for word in words:
+        name, _, value = word.partition("=")
+        try:
+            found[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise InputError(f"--config {word}: the value is not YAML") from error
+    return found
+
+
+def read_graph(files: list[str], words: list[str]) -> Graph:
+    """Return the graph of the configuration files and `KEY=VALUE` words on top of the defaults."""
+    return Graph(Config(merge(read_config([DEFAULTS, *files]), read_values(words))))

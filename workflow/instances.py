@@ -11,6 +11,7 @@ from typing import Any
 from pipeline.config.launch import LaunchSection
 from pipeline.config.root import Config, ConfigError, hint
 from pipeline.config.section import Section
+from pipeline.protocol.identity import data_of
 from pipeline.stages import MODEL_STAGES
 
 MINIWEB = "miniweb:"  # before the name of a generated file
@@ -150,7 +151,7 @@ class Instances:
                 files = named or sorted(glob(source), key=order) or self.expected(source, where)
                 if not files:
                     raise ConfigError(f"config key {where}: {source}: no such file{_remedy(source)}")
-                found += files
+                found += map(data_of, files)
         for source in found if self.held_back else ():
             name, use = self.held_back.get(_place(source), ("", ""))
             if use and not (use == "evaluate" and where.startswith("benchmarks.")):
@@ -195,7 +196,7 @@ class Instances:
             hint = f"; write {source.removeprefix(HUB_PAGE)}" if source.startswith(HUB_PAGE) else ""
             hint = "; it is a file: name the folder" if exists(source) else hint
             raise ConfigError(f"config key {where}: {source}: no such folder, and not a hub id{hint}")
-        return source
+        return data_of(source)
 
     def benchmark_fields(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """Give the columns of those of these benchmarks whose columns have other names."""

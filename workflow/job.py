@@ -19,7 +19,6 @@ from workflow.crawl import is_downloading
 from workflow.instances import Instance, Result
 from workflow.keys import Keys
 
-TARGET = "--target-jobs"  # what Snakemake asks the process of a job for
 LISTS = WORK / "inputs"
 MANY = 100  # results that a job waits for one by one
 ROLE = re.compile("[./]")  # after the kind of a role
@@ -30,16 +29,18 @@ Function = Callable[..., Any]
 class Job:
     """The instances of a run as jobs of Snakemake, which know theirs by its key.
 
-    `remote`: results lie in a storage of Snakemake's, so that data has to be brought beside manifests.
+    `begin`: called before anything of an instance is asked for. `remote`: results lie in a storage of
+    Snakemake's, so that data has to be brought beside manifests.
     """
 
-    def __init__(self, keys: Keys, remote: bool = False) -> None:
-        self.keys, self.graph, self.remote = keys, keys.graph, remote
+    def __init__(self, keys: Keys, begin: Callable[[], None], remote: bool = False) -> None:
+        self.keys, self.graph, self.begin, self.remote = keys, keys.graph, begin, remote
         self._configs: dict[int, str] = {}
         self._sources = lru_cache(1)(self._list_sources)
 
     def node(self, wildcards: Any) -> Instance:
         """Get the instance that a job makes. Raises InputError for one that no configuration names."""
+        self.begin()
         if wildcards.key not in self.keys.names:
             raise InputError(
                 f"{wildcards.key}: not what this configuration asks for on this machine; the packages, the"
@@ -91,7 +92,8 @@ class Job:
             paths = [str(path) for path in (entry.manifest, *([entry.data] if self.remote else []))]
             # Ancient: no time counts. A job before this one that runs does.
             return list(map(ancient, paths)) if self.keys.settled(source.node) else paths
-        if is_remote(source) or source.startswith("hub:") or not Path(source).exists():
+        inside = Path(source).is_relative_to(self.keys.run)  # no result that a rule of this run may make
+        if is_remote(source) or source.startswith("hub:") or inside or not Path(source).exists():
             return []
         return [local(ancient(source)) if self.remote else ancient(source)]
 
@@ -147,14 +149,12 @@ class Job:
             keep(words[0], text)
 
 
-def made_meanwhile(keys: Keys, words: list[str]) -> str | None:
+def made_meanwhile(keys: Keys, targets: Iterable[Any]) -> str | None:
     """Find the instance that a job's command line asks for, if its result was made since the workflow was
     started: a job of an earlier start went on and made it. Snakemake would remove it.
     """
-    wildcards = words[words.index(TARGET) + 1].partition(":")[2] if TARGET in words else ""
-    values = dict(pair.partition("=")[::2] for pair in wildcards.split(","))
-    name = keys.names.get(values.get("key", ""))
-    return name if name and keys.entry(name).made_since(started()) else None
+    names = (keys.names.get(target.wildcards_dict.get("key", "")) for target in targets)
+    return next((name for name in names if name and keys.entry(name).made_since(started())), None)
 
 
 def light_when_linked(job: Job, resources: Any, usual: Any) -> None:

@@ -110,21 +110,28 @@ class Keys:
         """Whether an instance stays although what it came from changed."""
         return name in self.graph.config.pins
 
-    def unmade(self, names: Iterable[str]) -> list[str]:
-        """List the instances not made among `names` and all before them, without those that another of them
-        reads.
-        """
+    def needed(self, names: Iterable[str]) -> set[str]:
+        """Gather `names` and all instances before them."""
         seen, pending = set(names), list(names)
         while pending:
             new = [before for before in self.before(pending.pop()) if before not in seen]
             seen.update(new)
             pending += new
+        return seen
+
+    def unmade(self, names: Iterable[str]) -> list[str]:
+        """List the instances not made among `names` and all before them, without those that another of them
+        reads.
+        """
+        seen = self.needed(names)
         return self.graph.last(name for name in self.graph.nodes if name in seen and not self.made(name))
 
-    def unreadable(self) -> list[str]:
-        """List manifests that are there and cannot be read: their results count as not made."""
+    def damaged(self) -> list[str]:
+        """List manifests that are there and stand for no result: they cannot be read, or their data is gone.
+        To Snakemake they are files, so their jobs have to be forced.
+        """
         entries = map(self.entry, self.graph.nodes)
-        return [str(one.manifest) for one in entries if one.manifest.is_file() and not one.made]
+        return [str(one.manifest) for one in entries if not one.made and one.manifest.is_file()]
 
     def may_link(self, name: str) -> bool:
         """Whether the result of an instance was made under another key, from the same content. False while an

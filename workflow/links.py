@@ -12,7 +12,6 @@ from pathlib import Path
 from pipeline.config.root import ConfigError
 from pipeline.protocol.manifest import fingerprint
 from pipeline.stages import PROGRAMS
-from workflow.graph import Graph
 from workflow.keys import Keys
 
 CURRENT = "current"  # folder of the one file that says whose links these are
@@ -47,14 +46,14 @@ def leave_stale_links(keys: Keys) -> None:
 
 
 def forced(keys: Keys, words: Iterable[str]) -> set[str]:
-    """Find the instances that words of `--forcerun` name: as `rl/grpo`, by their stage or rule, or by a file;
-    by `all`, each. Raises ConfigError for one that is pinned: Snakemake would remove it first.
+    """Find the instances that words of `--forcerun` name: by stage, rule, link or file; `all` is each.
+    Raises ConfigError for one that is pinned: Snakemake would remove it first.
     """
     asked, found = set(words), set()
     modules = {program.module for program in PROGRAMS if program.rule in asked}
     for name, node in keys.graph.nodes.items() if asked else ():
         entry = keys.entry(name)
-        names = {"all", name, node.stage, str(entry.manifest), str(entry.data)}
+        names = {"all", node.stage, str(entry.link), str(entry.manifest), str(entry.data)}
         if names & asked or node.module in modules:
             if keys.pinned(name):
                 raise ConfigError(refusal(keys, name))
@@ -65,12 +64,3 @@ def forced(keys: Keys, words: Iterable[str]) -> set[str]:
 def refusal(keys: Keys, name: str) -> str:
     """Say why a pinned instance is not made again."""
     return f"config key pins.{name}: {keys.key(name)} is pinned, so it cannot be made again; remove the pin"
-
-
-def instance_of(graph: Graph, target: str) -> str | None:
-    """Find the instance that a target names, as `rl/grpo` or by a file at its link; None for others."""
-    path = Path(target)
-    run = Path("results") / graph.config.run
-    if path.is_relative_to(run):
-        path = path.relative_to(run)
-    return next((str(name) for name in (path, *path.parents) if str(name) in graph.nodes), None)

@@ -7,9 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from pipeline.protocol.errors import InputError
-from pipeline.stages import NAMES
 from workflow.graph import Graph
-from workflow.links import instance_of
 
 SEEDS, BACKGROUNDS = ("seed_urls", "seed_texts"), ("background_urls", "background_texts")
 URLS = ("seed_urls", "background_urls", "opt_out", "blocklists")
@@ -57,15 +55,3 @@ def _fault_of_reviews(paths: list[Path]) -> str | None:
     except InputError as error:
         return str(error)
     return None
-
-
-def needed_by(graph: Graph, words: Iterable[str]) -> dict[str, None]:
-    """List the instances that the targets among the words of a command need; all where there is none."""
-    targets = {one for word in words if (one := word if word in NAMES else instance_of(graph, word))}
-    pending = [name for name, node in graph.nodes.items() if not targets or {name, node.stage} & targets]
-    needed: dict[str, None] = {}
-    while pending:
-        if (name := pending.pop()) not in needed:
-            needed[name] = None
-            pending += graph.before(name)
-    return needed

@@ -90,8 +90,6 @@ def missing(graph: Graph, jobs: Mapping[str, int], local: bool, machine: Machine
 
     `local`: they run on this machine; of the machines of a cluster only the shared disk is known.
     """
-    from workflow.first_rows import faulty_rows  # dry runs need none of the readers behind it
-
     nodes = [graph.nodes[name] for name in jobs]
     found = []
     if graph.missing:
@@ -100,15 +98,22 @@ def missing(graph: Graph, jobs: Mapping[str, int], local: bool, machine: Machine
         )
     if empty := nothing_to_do(graph):
         found.append(empty)
-    found += faulty_lists(graph, jobs)
-    found += faulty_rows(graph, nodes)
-    found += dict.fromkeys(line for node in nodes for line in _no_models(node))
+    found += faulty(graph, jobs)
     found += _unreachable(nodes, machine)
     found += _disk(graph, nodes, machine)
     if local:
         found += _devices(graph, nodes, jobs, machine)
         found += _programs(graph, nodes, machine)
     return found
+
+
+def faulty(graph: Graph, names: Iterable[str]) -> list[str]:
+    """List what is wrong with the data and models that instances read."""
+    from workflow.first_rows import faulty_rows  # a dry run with nothing to do needs none of its readers
+
+    nodes = [graph.nodes[name] for name in names]
+    models = dict.fromkeys(line for node in nodes for line in _no_models(node))
+    return [*faulty_lists(graph, [node.name for node in nodes]), *faulty_rows(graph, nodes), *models]
 
 
 def nothing_to_do(graph: Graph) -> str | None:

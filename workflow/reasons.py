@@ -68,7 +68,11 @@ class Reasons:
         if self.keys.made(name):
             return ["--forcerun names it"] if name in self.keys.forced else []  # or it follows
         if self.keys.entry(name).manifest.is_file():
-            return ["its manifest cannot be read"]
+            return [
+                "its manifest cannot be read"
+                if self.keys.entry(name).data.exists()
+                else "its data was removed"
+            ]
         if self.keys.entry(name).removed:
             return ["its manifest was removed"]
         if (entry := self.before(name)) is None:

@@ -21,7 +21,7 @@ from workflow.timing import Timing, tail
 UNSAID = ("job_info", "shellcmd", "progress", "group_error")  # events
 HIDDEN = re.compile(
     r"Reasons:|Select jobs to execute|Exiting because a job|Complete log|--keep-incomplete mode|Elapsed time"
-    r"|Shutting down, this|RuleException:\s+CalledProcessError"
+    r"|Shutting down, this|RuleException:\s+CalledProcessError|\d+ jobs have (?:missing|outdated) provenance"
 )
 LOCKED = (
     "error: {} is locked: another Snakemake makes the same results, or one was killed. If none runs on any"
@@ -128,7 +128,7 @@ class Terminal(logging.Formatter):
         if self.interrupted:
             return f"{name}: stopped"
         self.failed[name] = cause(logs)
-        return f"{name}: failed: {self.failed[name]}"
+        return f"{name}: failed"  # the program's own line stands before it, and its cause at the end
 
     def _left(self) -> str:
         """Say the time left, not computed anew for each of thousands of short jobs."""

@@ -12,6 +12,7 @@ from pipeline.config.section import Section
 from pipeline.protocol.addresses import public, quoted
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
+from pipeline.protocol.identity import data_of
 
 S = TypeVar("S", bound=Section)
 
@@ -95,7 +96,7 @@ def read_inputs(pairs: list[str]) -> dict[str, list[str]]:
             name, separator, path = pair.partition("=")
             if not separator:
                 raise InputError(f"--input {pair}: expected KEY=PATH")
-            inputs.setdefault(name, []).append(path)
+            inputs.setdefault(name, []).append(data_of(path))
     return inputs
 
 

@@ -19,7 +19,7 @@ from pipeline.protocol.atomic import atomic_write
 ROOT = Path(__file__).resolve().parents[2]
 REST = "<module>"  # what stands at the top level of a file beside functions and classes
 # Rooms that start, guard, watch and publish work: none of them decides a byte of a result.
-PROTOCOL = ("pipeline/protocol/", "pipeline/ranks/", "pipeline/pages/")
+PROTOCOL = ("pipeline/protocol/", "pipeline/ranks/", "pipeline/pages/", "pipeline/__main__.py")
 CONFIG = "pipeline/config/"
 # Imported module: the distributions that bring it. Not numpy, pyarrow and the like, which only hold values.
 DECIDING = {

@@ -122,6 +122,14 @@ def _essence(value: Any, usual: Any) -> Any:
     return [_essence(item, None) for item in value] if isinstance(value, list | tuple) else value
 
 
+def data_of(path: str) -> str:
+    """Resolve the folder of a finished result or a link to it, `results/demo/rl/grpo`, to the result's data;
+    other paths and names stay as they are. All commands and programs take results in this way.
+    """
+    data = os.path.join(path, "data")
+    return data if os.path.isdir(data) and _is_ours(Path(path, "manifest.json")) else path
+
+
 def published(path: Path) -> tuple[Path, Path] | None:
     """Return (data folder, manifest) of the finished result that `path` lies in; None for other files."""
     for folder in (path, *path.parents):

@@ -89,9 +89,9 @@ class Entry:
 
     @property
     def made(self) -> bool:
-        """Whether the result is there: its manifest can be read. A manifest that cannot is none."""
+        """Whether the result is there: its manifest can be read, and its data lies beside it."""
         try:
-            return bool(read_manifest(self.manifest))
+            return bool(read_manifest(self.manifest)) and self.data.exists()
         except (InputError, OSError):
             return False
 

@@ -1,8 +1,8 @@
 # What the rules share: the graph of the run, the key of each result, and what is done before the first job.
 
 import os
-import shlex
 import sys
+from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
@@ -18,13 +18,12 @@ from pipeline.stages import NAMES, PROGRAMS, STAGES, WILDCARDS
 from pipeline.status import other_code, summary
 from snakemake.logging import logger
 from workflow import arrays, preempted
-from workflow.arguments import forcerun, is_dry, problem
+from workflow.arguments import nearest, problem
 from workflow.graph import Graph
 from workflow.job import Job, light_when_linked, made_meanwhile
 from workflow.keys import Keys
-from workflow.links import file_of_run, forced, instance_of, leave_stale_links, refusal
-from workflow.lists import faulty_lists, needed_by
-from workflow.preflight import Machine, held_back, missing, nothing_to_do, slow, unpinned
+from workflow.links import file_of_run, forced, leave_stale_links, refusal
+from workflow.preflight import Machine, faulty, held_back, missing, nothing_to_do, slow, unpinned
 from workflow.reasons import Reasons
 from workflow.terminal import Plan
 
@@ -49,22 +48,10 @@ try:
     if refused := refusals(GRAPH.config):
         raise ConfigError(f"config key {'; '.join(refused)}")
     KEYS = Keys(GRAPH)
-    KEYS.forced = forced(KEYS, forcerun(sys.argv[1:])) if workflow.is_main_process else set()
     if workflow.is_main_process:
         overlays = [os.path.relpath(file) for file in workflow.configfiles if Path(file) != DEFAULTS]
         for line in overridden_keys(overlays, workflow.config_settings.config):
             print(f"warning: {line}", file=sys.stderr)
-    if workflow.is_main_process and is_dry(sys.argv[1:]):
-        if empty := nothing_to_do(GRAPH):
-            raise ConfigError(empty)
-        if not REMOTE:  # which results a storage has, Snakemake alone knows
-            print("\n".join(summary(Reasons(KEYS))), file=sys.stderr)
-        unmade = [name for name in needed_by(GRAPH, sys.argv[1:]) if not KEYS.settled(name)]
-        if faults := list(faulty_lists(GRAPH, unmade)):
-            raise ConfigError("\nerror: ".join(faults))
-    elif workflow.is_main_process:
-        for line in other_code(KEYS):
-            print(line, file=sys.stderr)
 except (ConfigError, InputError) as error:
     refuse(str(error))
 
@@ -73,12 +60,36 @@ if workflow.is_main_process:
     arrays.install()
 
 RESULTS = str(KEYS.run)
-JOB = Job(KEYS, REMOTE)
 if "downloads" not in workflow.global_resources:  # a profile or `--resources` says otherwise
     workflow.register_resource("downloads", DOWNLOADS)
-if not workflow.is_main_process and (_made := made_meanwhile(KEYS, sys.argv)):
-    print(f"{_made}: made meanwhile, by a job of an earlier start", file=sys.stderr, flush=True)
-    os._exit(0)
+
+
+@cache
+def begin():
+    """Do what the command line asks of the graph, when Snakemake asks for the first input; once."""
+    settings = workflow.dag_settings
+    if not workflow.is_main_process:
+        if made := made_meanwhile(KEYS, settings.target_jobs):
+            print(f"{made}: made meanwhile, by a job of an earlier start", file=sys.stderr, flush=True)
+            os._exit(0)
+        return
+    try:
+        KEYS.forced = forced(KEYS, [*settings.forcerun, *(["all"] if settings.forceall else [])])
+        if workflow.dryrun and (empty := nothing_to_do(GRAPH)):
+            raise ConfigError(empty)
+        workflow.dag.forcefiles.update(KEYS.damaged(), (str(KEYS.entry(name).manifest) for name in KEYS.forced))
+        lines = []
+        if workflow.dryrun and not REMOTE:  # which results a storage has, Snakemake alone knows
+            lines = summary(Reasons(KEYS))
+        elif workflow.executor_plugin and not workflow.dryrun:
+            lines = other_code(KEYS)
+    except (ConfigError, InputError) as error:
+        refuse(str(error))
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
+JOB = Job(KEYS, begin, REMOTE)
 
 
 pathvars:
@@ -92,18 +103,35 @@ wildcard_constraints:
 
 def wanted(names):
     """Input function of a target that makes instances: of those that another one reads, that one is enough, but
-    not where it is made and the one before it is gone. A manifest that cannot be read is a file to Snakemake,
-    so its job is forced, as are those that `--forcerun` asks for by names that no rule has.
+    not where it is made and the one before it is gone. A dry run looks at the data that they read.
     """
 
     def files(wildcards):
-        if workflow.is_main_process:
-            again = (str(KEYS.entry(name).manifest) for name in KEYS.forced)
-            workflow.dag.forcefiles.update(KEYS.unreadable(), again)
+        begin()
+        if workflow.is_main_process and workflow.dryrun:
+            before_first_job(faulty(GRAPH, filter(lambda name: not KEYS.settled(name), KEYS.needed(names))))
         last = dict.fromkeys([*GRAPH.last(names), *KEYS.unmade(names)])
         return [str(KEYS.entry(name).manifest) for name in last]
 
     return files
+
+
+def linked(wildcards):
+    """Input function of an instance's link, which is to move where it leads to another result."""
+    name = wildcards.instance
+    if name not in GRAPH.nodes:
+        above = next((str(one) for one in Path(name).parents if str(one) in GRAPH.nodes), name)
+        refuse(f"{RESULTS}/{name}: no such result{nearest(above, GRAPH.nodes, f'{RESULTS}/')}")
+    files = wanted([name])(wildcards)
+    if workflow.is_main_process and not KEYS.entry(name).linked:
+        workflow.dag.forcefiles.add(f"{RESULTS}/{name}")
+    return list(map(ancient, files)) if KEYS.settled(name) else files
+
+
+def before_first_job(lines):
+    """Refuse to start if there are lines that say what is missing."""
+    if lines:
+        refuse("before the first job: " + (lines[0] if len(lines) == 1 else "\n- ".join(["", *lines])))
 
 
 onstart:
@@ -115,9 +143,8 @@ onstart:
     for line in [*held_back(GRAPH), *unpinned(GRAPH, gpus), *slowly]:
         print(line, file=sys.stderr)
     if kept := list(filter(KEYS.pinned, names.values())):
-        raise WorkflowError(refusal(KEYS, kept[0]))
-    if lines := missing(GRAPH, gpus, workflow.local_exec, machine):
-        raise WorkflowError("before the first job:\n" + "\n".join(f"- {line}" for line in lines))
+        refuse(refusal(KEYS, kept[0]))
+    before_first_job(missing(GRAPH, gpus, workflow.local_exec, machine))
     KEYS.save()
     for one in jobs:
         entry = KEYS.entry(names[workflow.dag.jobid(one)])

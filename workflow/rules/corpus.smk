@@ -12,12 +12,9 @@ rule corpus_train:
         annotations=JOB.read("annotations"),
         opt_out=JOB.read("opt_out"),
         blocklists=JOB.read("blocklists"),
-        out_of_distribution=JOB.read("out_of_distribution"),
         previous=JOB.read("previous"),
         new_round=JOB.read("new_round"),
         previous_score=JOB.read("previous_score"),
-        embeddings=JOB.read("embeddings"),
-        grades=JOB.read("grades"),
         tokenizer=JOB.read("tokenizer"),
     output:
         manifest="<store>/corpus/iteration-{iteration}/train/{key}/manifest.json",
@@ -42,7 +39,6 @@ rule corpus_score:
         previous=JOB.read("previous"),
         new_round=JOB.read("new_round"),
         previous_score=JOB.read("previous_score"),
-        embeddings=JOB.read("embeddings"),
     output:
         manifest="<store>/corpus/iteration-{iteration}/score-{shard}/{key}/manifest.json",
         data=directory("<store>/corpus/iteration-{iteration}/score-{shard}/{key}/data"),

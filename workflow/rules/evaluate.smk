@@ -10,7 +10,6 @@ rule evaluate_model:
         exemplars=JOB.read("exemplars"),
         prompt=JOB.read("prompt"),
         pal_prompt=JOB.read("pal_prompt"),
-        profile=JOB.read("profile"),
     output:
         manifest="<store>/evaluate/{model}/{key}/manifest.json",
         data=directory("<store>/evaluate/{model}/{key}/data"),

@@ -12,12 +12,8 @@ rule report_page:
         paper=JOB.read("paper"),
     output:
         manifest="<store>/report/{key}/manifest.json",
-        data=report(
-            directory("<store>/report/{key}/data"),
-            caption="../report/report.rst",
-            category="Report",
-            htmlindex="index.html",
-        ),
+        data=directory("<store>/report/{key}/data"),
+        page=report("<store>/report/{key}/report.html", caption="../report/report.rst", category="Report"),
     log:
         "<logs>/report-{key}.log",
     conda:
@@ -28,3 +24,4 @@ rule report_page:
     shell:
         "python -m pipeline.start pipeline.report {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
+        " && cp {output.data:q}/index.html {output.page:q}"

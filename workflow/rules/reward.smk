@@ -7,7 +7,6 @@ rule reward_model:
         parent=JOB.read("parent"),
         init=JOB.read("init"),
         policy=JOB.read("policy"),
-        completer=JOB.read("completer"),
         prompts=JOB.read("prompts"),
         history=JOB.read("history"),
     output:

@@ -1,11 +1,8 @@
-# What can be asked for beside all: a stage (`snakemake rl`), an instance (`snakemake rl/grpo`, or a file at its link).
+# What can be asked for beside all: a stage (`snakemake rl`) and an instance, by its link (`snakemake
+# results/demo/rl/grpo`).
 
 ALL = wanted(GRAPH.nodes)
 LINKS = str(file_of_run(KEYS))
-
-
-localrules:
-    links,
 
 
 rule links:
@@ -13,13 +10,17 @@ rule links:
     input:
         lambda wildcards: list(map(ancient, ALL(wildcards))),
     output:
-        LINKS,
-    log:
-        "<logs>/links.log",
-    conda:
-        "../../environment.yml"
-    shell:
-        "touch {output:q} 2> {log:q}"
+        touch(LINKS),
+
+
+rule link:
+    """Move the link of an instance to today's result, likewise."""
+    input:
+        linked,
+    output:
+        update(directory(f"{RESULTS}/{{instance}}")),
+    wildcard_constraints:
+        instance=f"({'|'.join(NAMES)})(/.+)?",
 
 
 for _stage in STAGES:
@@ -29,17 +30,6 @@ for _stage in STAGES:
             _stage.name
         input:
             wanted(GRAPH.names(_stage.name)),
-
-
-for _target in dict.fromkeys(sys.argv[1:] if workflow.is_main_process else []):
-
-    if not workflow.is_rule(_target) and (_name := instance_of(GRAPH, _target)):
-
-        rule:
-            name:
-                _target
-            input:
-                wanted([_name]),
 
 
 if workflow.is_main_process:

@@ -10,7 +10,6 @@ rule trajectory_model:
         exemplars=JOB.read("exemplars"),
         prompt=JOB.read("prompt"),
         pal_prompt=JOB.read("pal_prompt"),
-        profile=JOB.read("profile"),
     output:
         manifest="<store>/trajectory/{model}/{tokens}/{key}/manifest.json",
         data=directory("<store>/trajectory/{model}/{tokens}/{key}/data"),

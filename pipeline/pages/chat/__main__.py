@@ -1,4 +1,4 @@
-"""Talk to a model: `dsm chat --model results/<run>/rl/<name>/data`, or a hub id.
+"""Talk to a model: `dsm chat --model results/<run>/rl/<name>`, or a hub id.
 
 Questions are put as in the evaluation, each on its own. `--tool` lets the model write programs, which run in
 the sandbox. `--page` serves a page on this machine instead of the terminal.
@@ -18,7 +18,7 @@ HELP = "A question on a line; /tool and /cot change how it is answered, an empty
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dsm chat", description=__doc__)
-    parser.add_argument("--model", required=True, help="a model's data folder, or hub id")
+    parser.add_argument("--model", required=True, help="a model of a run, a folder or a hub id")
     parser.add_argument("--tool", action="store_true", help="answer with programs, run in the sandbox")
     parser.add_argument(
         "--temperature", type=float, default=0.0, help="0: greedy, as the benchmarks' first score"

@@ -18,7 +18,8 @@ from pipeline.evaluate.prompts import chat_prompt
 from pipeline.evaluate.sampling import Answer, Sampler
 from pipeline.protocol.code import Code
 from pipeline.protocol.errors import InputError
-from pipeline.protocol.identity import read_manifest
+from pipeline.protocol.identity import data_of, read_manifest
+from pipeline.reward.model import SETTINGS
 from pipeline.sandbox.pool import NoNamespaces, check
 from pipeline.training.asking import open_model
 from pipeline.training.chat import language_of
@@ -52,11 +53,15 @@ def section_of(model: str) -> EvaluateSection:
 
 
 class Chat:
-    """A model folder or hub id that answers questions. The engine starts with the first one; `weak` lets
-    programs run where the system refuses namespaces. Raises InputError if it has no chat template.
+    """A model that answers questions: a folder, a result of a run or a hub id. The engine starts with the
+    first question; `weak` lets programs run where the system refuses namespaces. Raises InputError for a
+    reward model, and for one without a chat template.
     """
 
     def __init__(self, model: str, weak: bool = False) -> None:
+        model = data_of(model)
+        if Path(model, SETTINGS).exists():
+            raise InputError(f"{model}: a reward model, which writes no text; talk to one of cpt, sft or rl")
         self.section, self.model, self.weak = section_of(model), open_model(model), weak
         if not self.model.tokenizer.chat_template:
             raise InputError(
