@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from conftest import ROOT, copy_checkout
+from conftest import ROOT, Checkout, copy_checkout
 
 from pipeline.stages import PROGRAMS, STAGES
 from pipeline.status import read_graph
@@ -64,3 +64,33 @@ def test_a_printed_command_names_inputs_and_the_keys_that_differ_and_can_be_read
     assert '"steps": 3' in config and "clip" not in config and len(command) < 1200
     keys = re.findall(r'"(\w+)": ', re.sub(r": \{.*?\}", ": 0", config))
     assert keys == sorted(keys)
+
+
+def closure(edges: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """All pairs of rules of which the second one follows from the first."""
+    while more := {(a, d) for a, b in edges for c, d in edges if b == c} - edges:
+        edges = edges | more
+    return edges
+
+
+def test_the_picture_of_the_readme_is_the_graph_of_the_rules() -> None:
+    """As `make figure` draws it: without edges that follow from others."""
+    dot = Checkout(ROOT).snakemake("report", "--rulegraph", overlays=["configs/demo.yaml"]).stdout
+    labels = dict(re.findall(r'(\d+)\[label = "(\w+)"', dot))
+    rules = {(labels[one], labels[two]) for one, two in re.findall(r"(\d+) -> (\d+)", dot)}
+    picture = (ROOT / "docs/workflow.svg").read_text()
+    drawn = dict(re.findall(r"<title>(\d+)</title>.*?<text [^>]*>(\w+)</text>", picture, re.DOTALL))
+    edges = {(drawn[one], drawn[two]) for one, two in re.findall(r"<title>(\d+)&#45;&gt;(\d+)", picture)}
+    assert closure(edges) == closure(rules) and len(edges) < len(rules)
+    order = [
+        "crawl_extract",
+        "corpus_train",
+        "decontaminate_corpus",
+        "tokens_mixture",
+        "cpt_model",
+        "sft_model",
+    ]
+    chain = [*order, "rl_model", "evaluate_model", "report_page"]
+    assert (
+        set(zip(chain, chain[1:], strict=False)) <= closure(rules) and ("sft_model", "reward_model") in edges
+    )

@@ -1,11 +1,15 @@
 """The instances that train, evaluate and follow the models."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from pipeline.config.evaluate import EvaluateSection
 from pipeline.config.rl import TOOL_KEYS
 from pipeline.config.root import ModelNode
 from workflow.instances import Inputs, Instances, Result
+
+# Stages whose models `evaluate.modes` knows; those of others are asked as `sft`.
+ASKED = get_args(EvaluateSection.model_fields["model_stage"].annotation)
 
 
 def add_models(graph: Instances) -> None:
@@ -102,7 +106,8 @@ def _evaluate(graph: Instances, instance: str, model: str | Result, benchmarks: 
     for benchmark in benchmarks:
         if own.get(benchmark) is not None:
             nodes[benchmark]["modes"] = own[benchmark]
-    more: dict[str, Any] = {"benchmarks": nodes, "model_stage": graph.config.models[name].stage}
+    made_by = graph.config.models[name].stage
+    more: dict[str, Any] = {"benchmarks": nodes, "model_stage": made_by if made_by in ASKED else "sft"}
     if stage == "trajectory":
         more["samples"] = 0
         for node in nodes.values():

@@ -19,7 +19,7 @@ def refusals(config: Config) -> list[str]:
     return [
         f"models.{name}.{line}"
         for name, node in config.models.items()
-        if node.train
+        if node.train and node.stage in checks
         for line in checks[node.stage](config, node, config.model_sections[name])
     ] + [
         f"models.{name}.launch.{line}"
