@@ -23,6 +23,7 @@ from stock_minhash import link_signatures, run_stages
 from table import ROOT, Row, publish, row_of, use_one_core
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.config.section import parts_of
 
 SIZES = "1000000 4000000"
 OURS, PEER = "ours", "datatrove, stages 2 and 3"
@@ -48,7 +49,7 @@ def measured(
 ) -> Measured:
     """A program of a room, run and measured. Its result is `name` in `folder`; `keys`: of its section."""
     words = [f"--input={key}={path}" for key, paths in inputs.items() for path in paths]
-    words += ["--config", json.dumps({"cluster_jobs": PARTS} if keys is None else keys)]
+    words += ["--config", json.dumps(keys or {})]
     command = [sys.executable, "-m", f"pipeline.{room}.{program}", "--instance", name, *words]
     output, before = folder / name, children()
     subprocess.run([*command, "--output", str(output)], cwd=ROOT, check=True, stderr=subprocess.DEVNULL)
@@ -86,14 +87,14 @@ def deduplication(folder: Path, shards: list[Path]) -> Found:
     ]
     exact = measured(folder, "exact", "exact", sign=paths(signed))
     pairs = measured(folder, "buckets", "buckets-0000", exact=[exact[0]])
-    joined = measured(folder, "cluster", "cluster", exact=[exact[0]], buckets=[pairs[0]])
+    joined = measured(folder, "survivors", "survivors", exact=[exact[0]], buckets=[pairs[0]])
     removed = sorted((joined[0] / "removed").iterdir())
     kept = [
         measured(folder, "filter", f"filter-{rank:04d}", extract=[path], removed=[removed[rank]])
         for rank, path in enumerate(shards)
     ]
     pool = measured(folder, "dedup", "dedup", filter=paths(kept))
-    runs = {"sign": signed, "exact": [exact], "buckets": [pairs], "cluster": [joined]}
+    runs = {"sign": signed, "exact": [exact], "buckets": [pairs], "survivors": [joined]}
     return runs | {"filter": kept, "dedup": [pool]}
 
 
@@ -131,7 +132,7 @@ def decontamination(folder: Path, shards: list[Path], before: Found) -> Found:
         for rank, shard in enumerate(pool)
     ]
     found = []
-    for number, part in enumerate(CrawlSection(cluster_jobs=PARTS).cluster_parts(len(pool))):
+    for number, part in enumerate(parts_of(len(pool), PARTS)):
         inputs = {name: [select / f"{name}.parquet"] for name in ("kept", "excluded")}
         inputs |= {"extract": [shards[rank] for rank in part], "score": [scores[rank] for rank in part]}
         inputs["duplicates"] = [filtered[rank] / "removed.parquet" for rank in part]
@@ -151,7 +152,7 @@ def programs(folder: Path, pages: int) -> dict[str, tuple[float, float, float]]:
     for name, jobs in runs.items():
         folders, seconds, memory = zip(*jobs, strict=True)
         found[name] = sum(seconds), max(memory), disk(folders)
-    seconds, memory, _ = zip(*(found[name] for name in ("buckets", "cluster")), strict=True)
+    seconds, memory, _ = zip(*(found[name] for name in ("buckets", "survivors")), strict=True)
     near = json.loads((runs["dedup"][0][0] / "manifest.json").read_text())["counts"]["duplicates_near"]
     both = sum(seconds), max(memory), near
     return found | {OURS: both, PEER: stock(folder, paths(runs["sign"]))}

@@ -76,7 +76,7 @@ PROGRAMS = (
     Program("crawl_sign", "pipeline.crawl.sign"),
     Program("crawl_exact", "pipeline.crawl.exact"),
     Program("crawl_buckets", "pipeline.crawl.buckets"),
-    Program("crawl_cluster", "pipeline.crawl.cluster"),
+    Program("crawl_survivors", "pipeline.crawl.survivors"),
     Program("crawl_filter", "pipeline.crawl.filter"),
     Program("crawl_dedup", "pipeline.crawl.dedup"),
     Program("corpus_train", "pipeline.corpus.train"),

@@ -8,7 +8,7 @@ from typing import Any
 from datatrove.data import Document
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl import buckets, cluster, dedup, exact, filter, sign
+from pipeline.crawl import buckets, dedup, exact, filter, sign, survivors
 from pipeline.data.shards import DocumentWriter
 from pipeline.protocol.stage import Counts, Stage, run_stage
 
@@ -46,7 +46,7 @@ def deduplicate_into(folder: Path, pages: list[Path], threads: int = 1, **config
     signed = [made(sign, f"sign-{rank:04d}", extract=[one]) for rank, one in enumerate(pages)]
     same = [made(exact, "exact", sign=signed)]
     pairs = [made(buckets, f"buckets-{job:04d}", exact=same) for job in range(section.bucket_jobs)]
-    removed = made(cluster, "cluster", exact=same, buckets=pairs) / "removed"
+    removed = made(survivors, "survivors", exact=same, buckets=pairs) / "removed"
     kept = [
         made(
             filter,

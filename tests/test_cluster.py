@@ -93,7 +93,11 @@ def test_each_rule_runs_on_the_nodes_cores_and_gpus_of_the_profile(finished: Che
     models = ("cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_model")
     expected = {rule: {(1, 2, eight)} for rule in models}
     expected |= {rule: {(1, 1, "")} for rule in ("miniweb_web", "crawl_extract", "report_page")}
-    expected |= {"crawl_cluster": {(1, 1, "")}, "tokens_mixture": {(1, 32, "")}, "corpus_score": {(1, 4, "")}}
+    expected |= {
+        "crawl_survivors": {(1, 1, "")},
+        "tokens_mixture": {(1, 32, "")},
+        "corpus_score": {(1, 4, "")},
+    }
     expected["corpus_select"] = {(1, 32, "")}
     seen = given(cluster)
     assert {rule: seen[rule] for rule in expected} == expected

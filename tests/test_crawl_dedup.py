@@ -17,7 +17,7 @@ from given.cases import cases
 from killing import survives_loss_and_kills
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl import buckets, cluster, exact, sign
+from pipeline.crawl import buckets, exact, sign, survivors
 from pipeline.crawl import dedup as dedup_program
 from pipeline.crawl.signatures import ABSENT, MinHasher
 from pipeline.crawl.urls import normalise_url
@@ -65,7 +65,7 @@ def test_of_a_template_that_only_numbers_fill_a_host_keeps_so_many_pages(tmp_pat
         names = [f"{parts}-{part}" for part in range(parts)]
         given = zip(names, (pages[:7], pages[7:]) if parts == 2 else (pages,), strict=True)
         shards = [write_pages(tmp_path / f"in-{name}", some, name) for name, some in given]
-        options = {"min_similarity": 1.0, "pool_shards": parts, "cluster_jobs": parts, "bucket_jobs": jobs}
+        options = {"min_similarity": 1.0, "pool_shards": parts, "bucket_jobs": jobs}
         pool, gone = dedup(tmp_path / f"out-{parts}", *shards, **options)
         assert {url for part in pool for url in part} == kept
         assert len(gone) == 7 and {(target, kind) for _, target, kind in gone} == {
@@ -139,9 +139,7 @@ def test_runs_repeat_byte_for_byte_and_do_not_depend_on_how_pages_were_grouped(t
     (tmp_path / "two/sign-0000/signatures").write_bytes(b"left by a killed run")
     one, two = (dedup(tmp_path / name, tmp_path / "all", pool_shards=2) for name in ("one", "two"))
     assert one == two
-    pool, duplicates = dedup(
-        tmp_path / "three", *parts, threads=2, pool_shards=2, bucket_jobs=50, cluster_jobs=3
-    )
+    pool, duplicates = dedup(tmp_path / "three", *parts, threads=2, pool_shards=2, bucket_jobs=50)
     assert (sum(pool, []), duplicates) == (sum(one[0], []), one[1]) and len(pool) == 2
     for file in ("pool/0000.jsonl.zst", "duplicates.parquet"):
         assert (tmp_path / "one/dedup" / file).read_bytes() == (tmp_path / "two/dedup" / file).read_bytes()
@@ -301,7 +299,7 @@ def test_a_job_lost_or_killed_is_made_again_to_the_same_bytes(tmp_path):
         "sign-0001": (sign, {"extract": pages[1:]}),
         "exact": (exact, {"sign": [folder / "sign-0000", folder / "sign-0001"]}),
         "buckets-0000": (buckets, {"exact": [folder / "exact"]}),
-        "cluster": (cluster, {"exact": [folder / "exact"], "buckets": [folder / "buckets-0000"]}),
+        "survivors": (survivors, {"exact": [folder / "exact"], "buckets": [folder / "buckets-0000"]}),
     }
     for name, (made, given) in inputs.items():
         calls = [(Path, "open"), (os, "replace"), (os, "rename")]

@@ -4,7 +4,7 @@ import json
 import random
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -24,9 +24,11 @@ from pipeline.config.crawl import CrawlSection
 from pipeline.config.root import Config
 from pipeline.crawl import exact, sign, signature_store
 from pipeline.crawl import filter as filter_pages
-from pipeline.crawl.buckets import bounds_of, similar_pairs
+from pipeline.crawl.buckets import bounds_of
 from pipeline.crawl.pairs import PairSorter
-from pipeline.crawl.signature_store import Bits, SignedShards, read_signatures
+from pipeline.crawl.signature_store import Bits, SignedShards, signed_pages
+from pipeline.crawl.signatures import SHINGLE, MinHasher
+from pipeline.data.shards import read_documents
 from pipeline.protocol.overlays import DEFAULTS, read_config
 from workflow.graph import Graph
 from workflow.instances import Instance
@@ -39,9 +41,8 @@ SHARDS = 5
 IN_MEMORY = {  # at once
     "buckets.COMPARED": 50,
     "buckets.OF_SHARD": 1,
-    "buckets.ROWS": 3,
     "buckets.SORTED": 40,
-    "cluster.JOINED": 10,
+    "survivors.PAGES": 30,
     "exact.OF_SHARD": 1,
     "exact.RECORDS": 30,
     "filter.ROWS": 3,
@@ -70,108 +71,115 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [write_shard(folder, f"s{rank}", texts[rank::SHARDS]) for rank in range(SHARDS)]
 
 
-def signatures(work: Path) -> list[tuple[str, np.ndarray]]:
-    """(id, signature) of all pages in input order, as `sign` wrote them."""
-    hashes = CrawlSection().buckets * CrawlSection().hashes_per_bucket
-    tables = [read_signatures(work / f"sign-{rank:04d}", hashes) for rank in range(SHARDS)]
-    return [(f"s{rank}:{place}", row) for rank, table in enumerate(tables) for place, row in enumerate(table)]
+def signed(pages: list[Path]) -> list[tuple[str, np.ndarray, set[int]]]:
+    """(id, bands, shingles) of all pages in input order."""
+    section = CrawlSection()
+    width = section.hashes_per_bucket
+    hasher = MinHasher(SHINGLE, section.buckets * width, section.seed)
+    documents = [page for folder in pages for page in read_documents(folder / "pages.jsonl.zst")]
+    signatures, sketches = hasher.sketched([page.text for page in documents])
+    bands = signatures.reshape(len(documents), -1, width)
+    return list(
+        zip((page.id for page in documents), bands, map(set, map(np.ndarray.tolist, sketches)), strict=True)
+    )
 
 
-def joined(pairs: list[tuple[str, str]], order: list[str]) -> dict[str, str]:
-    """The first page of its component for every other page, by repeated passes over the pairs."""
-    first = {name: place for place, name in enumerate(order)}
-    changed = True
-    while changed:
-        changed = False
-        for one, other in pairs:
-            least = min(first[one], first[other])
-            changed |= first[one] != least or first[other] != least
-            first[one] = first[other] = least
-    return {name: order[place] for name, place in first.items() if order[place] != name}
-
-
-def test_the_pairs_are_those_of_brute_force(pages: list[Path], tmp_path: Path) -> None:
-    found = deduplicate(tmp_path / "out", pages, min_similarity=0.5)
-    signed = signatures(tmp_path / "out")
-    width, pairs = CrawlSection().hashes_per_bucket, []
-    for bucket in range(CrawlSection().buckets):
-        groups = defaultdict(list)
-        for name, row in signed:
-            groups[tuple(row[bucket * width : (bucket + 1) * width].tolist())].append((name, row))
-        for group in groups.values():
-            while group:
-                (leader, row), *rest = group
-                near = [name for name, other in rest if (row == other).mean() >= 0.5]
-                pairs += [(leader, name) for name in near]
-                group = [page for page in rest if page[0] not in near]
-    assert found == joined(pairs, [name for name, _ in signed]) and len(found) > 40
-    given = SignedShards.of(tmp_path / "out/exact")
+def test_the_survivors_are_those_of_brute_force(pages: list[Path], tmp_path: Path) -> None:
+    """A page goes for the first page that stays, shares a band and is like it."""
+    found = deduplicate(tmp_path / "out", pages, min_similarity=0.5, bucket_jobs=3)
+    expected, staying = dict[str, str](), list[tuple[str, np.ndarray, set[int]]]()
+    for name, bands, shingles in signed(pages):
+        for other, theirs, known in staying:
+            shared = (bands == theirs).all(axis=1).any()
+            if shared and len(shingles & known) >= 0.5 * len(shingles | known):
+                expected[name] = other
+                break
+        else:
+            staying.append((name, bands, shingles))
+    assert found == expected and len(found) > 30
+    given, width = SignedShards.of(tmp_path / "out/exact"), CrawlSection().hashes_per_bucket
     begins = given.begins(0, width, bounds_of(given, 0, 4, width))
     shares = np.diff(begins.sum(axis=1, dtype=int)).tolist()  # of four jobs that share a bucket
-    assert sum(shares) == len(signed) and min(shares) > len(signed) / 10
-    alike = [(a, b) for (a, one), (b, two) in combinations(signed, 2) if (one == two).mean() >= 0.5]
-    apart = [pair for pair in alike if found.get(pair[0], pair[0]) != found.get(pair[1], pair[1])]
-    assert len(apart) <= 0.15 * len(alike), "40 bands of 4 make candidates of nine in ten pairs at one half"
+    assert sum(shares) == given.pages and min(shares) > given.pages / 10
 
 
-def test_without_a_threshold_the_clusters_are_those_of_datatroves_own_stages(
+def test_without_a_threshold_no_page_leaves_the_cluster_that_datatrove_finds(
     pages: list[Path], tmp_path: Path
 ) -> None:
-    found = deduplicate(tmp_path / "out", pages, min_similarity=0.0, bucket_jobs=50, cluster_jobs=SHARDS)
-    signed = [tmp_path / f"out/sign-{rank:04d}" for rank in range(SHARDS)]
-    link_signatures(tmp_path / "stock", signed, CrawlSection())
+    found = deduplicate(tmp_path / "out", pages, min_similarity=0.0, bucket_jobs=50)
+    shards = [tmp_path / f"out/sign-{rank:04d}" for rank in range(SHARDS)]
+    link_signatures(tmp_path / "stock", shards, CrawlSection())
     clusters = run_stages(tmp_path / "stock", CrawlSection(), clusters=True)
-    theirs = defaultdict(list)
+    theirs = dict[str, int]()
     for path in sorted(clusters.glob("*.clusters")):
         for place, cluster in np.fromfile(path, "<u4").reshape(-1, 2).tolist():
-            theirs[cluster].append(f"s{int(path.stem)}:{place}")
-    assert found == {page: first for first, *others in theirs.values() for page in others}
+            theirs[f"s{int(path.stem)}:{place}"] = cluster
+    firsts = set({cluster: page for page, cluster in reversed(theirs.items())}.values())
+    assert len(found) > 30 and not firsts & found.keys()
+    assert all(theirs[page] == theirs[survivor] for page, survivor in found.items())
+
+
+def texts_of(shards: list[Path]) -> dict[str, set[tuple[str, ...]]]:
+    """Shingles of all pages by id; the words of these texts are single grams."""
+    pages = [page for folder in shards for page in read_documents(folder / "pages.jsonl.zst")]
+    words = {page.id: page.text.split() for page in pages}
+    return {name: set(zip(*(own[n:] for n in range(SHINGLE)), strict=False)) for name, own in words.items()}
+
+
+def letters(number: int) -> str:
+    """A word for each number, without digits, which are grams of their own."""
+    return "".join(chr(ord("a") + int(digit)) for digit in str(number))
+
+
+@pytest.mark.parametrize("step", [10, 40])
+def test_overlapping_pages_go_only_for_one_that_stays(tmp_path: Path, step: int) -> None:
+    """Each page begins `step` words after the one before: joined to clusters one of 500 would stay."""
+    texts = [" ".join(letters(n) for n in range(at, at + 400)) for at in range(0, 500 * step, step)]
+    shards = [write_shard(tmp_path, f"s{rank}", texts[rank * 250 : (rank + 1) * 250]) for rank in range(2)]
+    found, shingles = deduplicate(tmp_path / "out", shards, bucket_jobs=3), texts_of(shards)
+    one = write_shard(tmp_path, "s0s1", texts)
+    whole = deduplicate(tmp_path / "one", [one])
+    assert len(whole) == len(found) > 200
+
+    def alike(one: str, other: str) -> bool:
+        return len(shingles[one] & shingles[other]) >= 0.7 * len(shingles[one] | shingles[other])
+
+    assert all(alike(page, survivor) and survivor not in found for page, survivor in found.items())
+    staying = [name for name in shingles if name not in found]
+    assert not any(alike(one, other) for one, other in combinations(staying, 2))
+
+
+@pytest.mark.parametrize("number", [100, 300])
+def test_pages_of_a_template_stay_and_edited_copies_go(tmp_path: Path, number: int) -> None:
+    """Pages of a true similarity of 0.61, and a copy of each tenth with one word changed in twenty."""
+    common = [letters(n) for n in range(190)]
+
+    def page(name: int, changed: int = 0) -> str:
+        own = [f"{letters(name)}x{letters(n)}" for n in range(59)]
+        own[:changed] = [f"{letters(name)}y{letters(n)}" for n in range(changed)]
+        return " ".join(common + own)
+
+    texts = [page(name) for name in range(number)]
+    shards = [write_shard(tmp_path, "s0", texts)]
+    assert deduplicate(tmp_path / "template", shards) == {}
+    copies = [page(name, 12) for name in range(0, number, 10)]
+    shards.append(write_shard(tmp_path, "s1", copies))
+    found = deduplicate(tmp_path / "copies", shards)
+    assert found == {f"s1:{place}": f"s0:{10 * place}" for place in range(len(copies))}
 
 
 def test_pages_that_are_not_as_many_as_were_signed_are_refused(
     pages: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deduplicate(tmp_path / "out", pages)
-    (removed,) = (tmp_path / "out").glob("cluster/removed/*0.parquet")
-    signed = len(signatures(tmp_path / "out")) // SHARDS
-    for number in (signed - 1, signed + 1):
+    (removed,) = (tmp_path / "out").glob("survivors/removed/*0.parquet")
+    every = signed_pages(tmp_path / "out/sign-0000")
+    for number in (every - 1, every + 1):
         other = write_shard(tmp_path, f"of-{number}", ["a page"] * number)
         with pytest.raises(SystemExit):
             run_program(filter_pages.run, tmp_path / "filter-0000", extract=[other], removed=[removed])
-        assert f"{number:,} pages, but {signed:,} were signed" in capsys.readouterr().err
+        assert f"{number:,} pages, but {every:,} were signed" in capsys.readouterr().err
         assert not (tmp_path / "filter-0000").exists()
-
-
-class Compared(np.ndarray):  # type: ignore[type-arg]
-    """Signatures that count the hashes compared with ==, because time depends on what else runs."""
-
-    hashes = 0
-
-    def __eq__(self, other: object) -> object:
-        Compared.hashes += self.size
-        return super().__eq__(other)
-
-
-def test_pages_of_one_template_take_linear_time_and_copies_among_them_are_found() -> None:
-    """40 % of each signature is the template's; each tenth page is a copy of the one before, 10 % changed."""
-    draw, hashes = np.random.default_rng(1), 160
-    compared = []
-    for number in (4000, 16000):
-        rows = draw.integers(0, 1 << 32, (number, hashes), dtype=np.uint32)
-        template = draw.random(hashes) < 0.4
-        rows[:, template] = rows[0, template]
-        copies = np.arange(9, number, 10)
-        kept = draw.random((len(copies), hashes)) < 0.9
-        rows[copies] = np.where(kept, rows[copies - 1], rows[copies])
-        found, Compared.hashes = set[tuple[int, int]](), 0
-        for bucket in range(4):
-            turned = np.roll(rows, -40 * bucket, axis=1).view(Compared)
-            for pairs in similar_pairs(np.arange(number), turned, 0.5):
-                found |= set(map(tuple, pairs.tolist()))
-        compared.append(Compared.hashes)
-        assert found <= set(zip((copies - 1).tolist(), copies.tolist(), strict=True))
-        assert len(found) > 0.95 * len(copies)
-    assert 0 < compared[1] < 5 * compared[0], f"{compared}: four times the pages"
 
 
 def test_250_shards_need_no_more_than_64_open_files(tmp_path: Path) -> None:
@@ -201,7 +209,7 @@ def test_what_is_in_memory_at_once_changes_nothing(
     found = deduplicate(tmp_path / "whole", pages, min_similarity=0.5)
     for name, number in IN_MEMORY.items():
         monkeypatch.setattr(f"pipeline.crawl.{name}", number)
-    assert deduplicate(tmp_path / "parts", pages, min_similarity=0.5, cluster_jobs=3) == found
+    assert deduplicate(tmp_path / "parts", pages, min_similarity=0.5) == found
     for name in ("pool/0000.jsonl.zst", "duplicates.parquet"):
         assert (tmp_path / "parts/dedup" / name).read_bytes() == (
             tmp_path / "whole/dedup" / name
@@ -279,7 +287,7 @@ def test_planning_takes_linear_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for files in (1, 100, 400):  # the first one reads the code
         names = "".join(f"crawl/CC-MAIN-{number:05d}.warc.gz\n" for number in range(files))
         (tmp_path / "warc.paths").write_text(names)
-        crawl = {"warc": [str(tmp_path / "warc.paths")], "pool_shards": files, "cluster_jobs": 10}
+        crawl = {"warc": [str(tmp_path / "warc.paths")], "pool_shards": files}
         values = read_config([DEFAULTS]) | {"run": "none", "crawl": crawl, "corpus": {"iterations": 2}}
         config = Config(values)
         with counted_events() as events:

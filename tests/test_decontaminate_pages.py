@@ -168,7 +168,7 @@ def test_a_page_that_was_ranked_and_has_no_score_is_named(crawl: tuple[Path, lis
             pages.run(stage)
 
 
-def graph(folder: Path, crawl: dict[str, Any], jobs: int) -> Graph:
+def graph(folder: Path, crawl: dict[str, Any]) -> Graph:
     """The graph of five WARC files of two dumps, in five shards of the pool at most."""
     lists = [folder / "a.paths", folder / "b.paths"]
     for path, numbers in zip(lists, (range(3), range(3, 5)), strict=True):
@@ -176,15 +176,16 @@ def graph(folder: Path, crawl: dict[str, Any], jobs: int) -> Graph:
     for number in range(5):
         (folder / f"{number}.warc.gz").touch()
     keys = {"files_per_shard": 1, "pool_shards": 5, "warc": list(map(str, lists)), "base_url": ""}
-    return graph_of(crawl=keys | crawl | {"cluster_jobs": jobs}, corpus={"iterations": 2})
+    return graph_of(crawl=keys | crawl, corpus={"iterations": 2})
 
 
 @pytest.mark.parametrize("order", ["paper", "math_first"])
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_each_part_reads_the_tables_of_its_own_shards_and_all_together_read_each_once(
-    tmp_path: Path, order: str, jobs: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, jobs: int
 ) -> None:
-    nodes = graph(tmp_path, {"order": order}, jobs).nodes
+    monkeypatch.setattr("pipeline.config.crawl.LEDGER_JOBS", jobs)
+    nodes = graph(tmp_path, {"order": order}).nodes
     parts = [node for name, node in nodes.items() if name.startswith("decontaminate/pages-")]
     assert len(parts) == (jobs if jobs > 1 else 0)
     read: dict[str, list[Result]] = {}

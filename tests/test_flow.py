@@ -268,7 +268,7 @@ def test_data_are_the_same_bytes_with_other_cores_and_other_numbers_of_jobs(
 ) -> None:
     """So a result that is made again ends the chain, whoever makes it."""
     other = copy_checkout(tmp_path)
-    crawl = {"pool_shards": 2, "bucket_jobs": 2, "cluster_jobs": 2}
+    crawl = {"pool_shards": 2, "bucket_jobs": 2}
     overlays = other.overlay({"launch": {"threads": 2}, "crawl": crawl})
     threads = ["crawl_extract=2", "crawl_sign=2", "corpus_train=2", "corpus_select=2", "tokens_mixture=2"]
     done = other.dsm("tokens", "--cores", "2", "--set-threads", *threads, overlays=overlays)

@@ -28,8 +28,8 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     assert hours["crawl_buckets"] == pytest.approx(25.4, rel=0.02)
     assert jobs["crawl_extract"].number == 1000 and jobs["corpus_score"].number == 800
     assert (jobs["crawl_buckets"].number, jobs["crawl_filter"].number) == (100, 200)
-    assert jobs["crawl_cluster"].number == 1
-    assert jobs["crawl_cluster"].main_memory == pytest.approx(24.5e9, rel=0.02)
+    assert jobs["crawl_survivors"].number == 1
+    assert jobs["crawl_survivors"].main_memory == pytest.approx(2.4e9, rel=0.02)
     assert jobs["crawl_dedup"].hours < 0.02, "it makes links and does not read pages"
     profile = SLURM
     crawled = {rule: job.notes(profile) for rule, job in jobs.items() if rule.startswith("crawl_")}
@@ -51,7 +51,7 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     assert (page.number, page.main_memory, together.number) == (20, 6.5e9, 1)
     assert 20 * page.hours == pytest.approx(2.97e9 / 263_000 / 3600) and together.hours < 0.1
     assert not page.notes(profile) and not together.notes(profile)
-    small = config_of(PAPER_7B, {"crawl": {"cluster_jobs": 1}})
+    small = config_of(PAPER_7B, {"crawl": {"pool_shards": 1}})
     alone = {job.rule: job for job in data_jobs(small, H100)}
     page = alone["decontaminate_pages"]
     assert page.number == 1 and page.hours == pytest.approx(3.1, rel=0.02)

@@ -111,7 +111,7 @@ def test_of_a_dump_added_to_a_finished_run_only_its_own_pages_are_read_and_hashe
     content[len(content) // 2] ^= 1
     warc.write_bytes(content)
     os.utime(warc, (1e9, 1e9))
-    programs = ("extract", "sign", "exact", "buckets", "cluster", "filter", "dedup")
+    programs = ("extract", "sign", "exact", "buckets", "survivors", "filter", "dedup")
     found = planned(checkout, change, "crawl")
     assert {re.match(r"crawl/([a-z]+)", name)[1] for name in found} == set(programs)
     assert sum(name.startswith(("crawl/extract", "crawl/sign")) for name in found) == 2

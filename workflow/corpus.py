@@ -85,7 +85,7 @@ def _lineage(graph: Instances, select: Result) -> None:
     """Add what became of each page: a job for each part of the pool, and one that puts them together."""
     section, removed = graph.config.sections["decontaminate"], duplicates(graph)
     filters = list(removed)
-    parts = graph.config.sections["crawl"].cluster_parts(len(filters))
+    parts = graph.config.sections["crawl"].ledger_parts(len(filters))
 
     def add(name: str, inputs: Inputs) -> None:
         graph.add(name, "pipeline.decontaminate.pages", section, inputs)

@@ -131,7 +131,7 @@ def _name_of(file: str | Result) -> str:
 def _deduplicated(graph: Instances, section: Any, which: str, pages: list[Result]) -> list[Result]:
     """Get shards of `pages` without duplicates among all of them; `which` is in the names of the jobs.
 
-    `exact` and `cluster` list all signed shards by path and digest, so that no other job names them all.
+    `exact` and `survivors` list all signed shards by path and digest, so that no other job names them all.
     """
     signed: Inputs = []
     for one in pages:
@@ -140,8 +140,8 @@ def _deduplicated(graph: Instances, section: Any, which: str, pages: list[Result
     same: Inputs = [("exact", _add(graph, "exact", which, signed))]
     pairs = [_add(graph, "buckets", f"{which}-{job:04d}", same) for job in range(section.bucket_jobs)]
     similar: Inputs = [*same, *(("buckets", one) for one in pairs)]
-    clusters = _add(graph, "cluster", which, similar).node
-    removed = [Result(clusters, f"removed/{rank:05d}.parquet") for rank in range(len(pages))]
+    survivors = _add(graph, "survivors", which, similar).node
+    removed = [Result(survivors, f"removed/{rank:05d}.parquet") for rank in range(len(pages))]
     found = []
     for number, part in enumerate(section.pool_parts(len(pages))):
         inputs: Inputs = [("extract", pages[rank]) for rank in part]

@@ -11,6 +11,7 @@ Fields = dict[Literal["text", "url", "id", "language"], str]
 SourceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 DOWNLOADS = 8  # jobs that read from servers at a time, unless a profile says otherwise
 SIGNATURES = ("buckets", "hashes_per_bucket")
+LEDGER_JOBS = 20  # jobs that write the page ledger, at most
 
 
 class TextSource(Section):
@@ -41,8 +42,8 @@ class CrawlSection(Section):
         "sign": ("seed", *SIGNATURES),
         "exact": (),
         "buckets": ("min_similarity", "bucket_jobs", *SIGNATURES),
-        "cluster": ("cluster_jobs",),
-        "filter": SIGNATURES,
+        "survivors": (),
+        "filter": (),
         "dedup": (),
     }
 
@@ -107,20 +108,14 @@ class CrawlSection(Section):
         "maximum number of jobs that compare the bands; above `buckets` a band is split by its hashes",
         ge=1,
     )
-    cluster_jobs: int = key(
-        1,
-        "maximum number of parts in which similar pages are joined, one after the other, and of jobs that"
-        " write the page ledger; each has a part of the pages, so more take less memory each",
-        ge=1,
-    )
 
     def pool_parts(self, extracts: int) -> list[range]:
         """Numbers of the extraction shards that each shard of the pool comes from."""
         return parts_of(extracts, self.pool_shards)
 
-    def cluster_parts(self, extracts: int) -> list[range]:
-        """Numbers of the shards that each part of `cluster`, and each job of the page ledger, has."""
-        return parts_of(extracts, self.cluster_jobs)
+    def ledger_parts(self, shards: int) -> list[range]:
+        """Numbers of the pool's shards that each job of the page ledger has."""
+        return parts_of(shards, LEDGER_JOBS)
 
     @property
     def text_sources(self) -> dict[str, TextSource]:

@@ -2,10 +2,10 @@
 
 The instance `buckets-<number>` does every `crawl.bucket_jobs`-th rank: a bucket, or, with more jobs than
 buckets, a range of its hashes. Candidates are those of datatrove's stage 2, which merges sorted files instead
-of the ranges that are in memory here. Each candidate pair must reach the minimum similarity, estimated from
-the whole signatures, so that the threshold is sharp and does not depend on the number of buckets.
+of the ranges that are in memory here. Each candidate pair must reach the minimum similarity of its sketches,
+so that the threshold is sharp and does not depend on the number of buckets.
 
-Writes `pairs` (`pairs.py`): of each set of similar pages the others with the first.
+Writes `pairs` (`pairs.py`): pages with earlier pages that they are like.
 """
 
 from collections.abc import Iterator
@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.crawl.compiled import njit
 from pipeline.crawl.pairs import NEAR, PairSorter, begins_group, pairs_of
 from pipeline.crawl.signature_store import HASH_END, OF_SHARD, Bits, SignedShards, number_of
+from pipeline.crawl.signatures import similarity
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, Stage, run_stage
 
 SORTED = 1 << 21  # records that are in memory at once
-COMPARED = 1 << 19  # pages whose signatures are in memory at once
-ROWS = 1 << 12  # pairs of signatures compared at once
-GROUP = 500  # pages of a group that are compared pair by pair
+COMPARED = 1 << 17  # pages whose sketches are in memory at once
+NEAR_BY, MOST = 32, 8  # pages at each end of a group that a page is compared with; pairs of a page in a group
 Pages = NDArray[np.int64]
 Hashes = NDArray[np.uint32]
 
@@ -69,66 +70,43 @@ def batches(groups: Pages) -> Iterator[slice]:
         start = end
 
 
-def small_groups(groups: Pages, places: Pages, rows: Hashes, least: float) -> Iterator[Pages]:
-    """Yield what `similar_pairs` does, for many groups at once: in each round the first page of all of them.
-    `places` (M,) in `rows` (N, hashes) of the sorted groups' (M,) pages.
+@njit(cache=True)
+def similar_in_groups(
+    groups: Pages, places: Pages, hashes: Hashes, begins: Pages, least: float
+) -> tuple[Pages, Pages]:
+    """(earlier, later) places of similar pages (P,) of the sorted groups (M,); `places` (M,) of their pages
+    in the sketches, all `hashes` of which `begins` says where each begins.
+
+    A page is compared with the first and the last `NEAR_BY` pages before it in its group, and paired with
+    the first `MOST` of those that it is like: it goes if one of these stays.
     """
-    while len(groups):
-        first, sizes = firsts(groups)
-        leaders = np.repeat(places[first], sizes - 1)
-        groups, members = np.delete(groups, first), np.delete(places, first)
-        similar = np.zeros(len(members), bool)
-        for start in range(0, len(members), ROWS):
-            some = slice(start, start + ROWS)
-            equal = np.count_nonzero(rows[leaders[some]] == rows[members[some]], axis=1)
-            similar[some] = equal / rows.shape[1] >= least
-        yield np.column_stack([leaders, members])[similar]
-        groups, places = groups[~similar], members[~similar]
-
-
-def similar_pairs(group: Pages, rows: Hashes, least: float) -> Iterator[Pages]:
-    """(leader, member) pairs (M, 2) among a group's pages with their signatures (N, hashes).
-
-    The first remaining page and all remaining pages similar to it form one set. A group of more than `GROUP`
-    pages, such as the pages of one template, would take quadratic time, so it is split further, by one hash
-    after the other as in an LSH forest (Bawa et al. 2005), until its pages are few or all alike. The order of
-    the columns is that of the hashes: another one in each bucket loses other pairs.
-    """
-    todo = [(group, rows, 0)]
-    while todo:
-        group, rows, column = todo.pop()
-        while len(group) > GROUP and column < rows.shape[1]:
-            values, inverse = np.unique(rows[:, column], return_inverse=True)
-            column += 1
-            if len(values) > 1:
-                order = np.argsort(inverse, kind="stable")
-                borders = np.searchsorted(inverse[order], range(1, len(values)))
-                todo += [(group[some], rows[some], column) for some in np.split(order, borders)]
-                group = group[:0]
-        while len(group) > 1:
-            similar = np.count_nonzero(rows[1:] == rows[0], axis=1) / rows.shape[1] >= least
-            members = group[1:][similar]
-            if len(members):
-                yield np.column_stack([np.full(len(members), group[0]), members])
-            group, rows = group[1:][~similar], rows[1:][~similar]
+    earlier, later = np.empty(MOST * len(groups), np.int64), np.empty(MOST * len(groups), np.int64)
+    number = start = 0
+    for own in range(len(groups)):
+        if groups[own] != groups[start]:
+            start = own
+        page, similar = places[own], 0
+        sketch = hashes[begins[page] : begins[page + 1]]
+        for other in range(start, own):
+            if start + NEAR_BY <= other < own - NEAR_BY:
+                continue
+            before = places[other]
+            if similarity(hashes[begins[before] : begins[before + 1]], sketch, least) > 0 or least == 0:
+                earlier[number], later[number] = before, page
+                number, similar = number + 1, similar + 1
+                if similar == MOST:
+                    break
+    return earlier[:number], later[:number]
 
 
 def verified(
-    groups: Pages, members: Pages, bucket: int, shards: SignedShards, config: CrawlSection
-) -> Iterator[Pages]:
-    """(earlier, later) pairs (M, 2) of similar pages among the candidates (`candidates`) of a bucket."""
-    least = config.min_similarity
+    groups: Pages, members: Pages, shards: SignedShards, least: float
+) -> Iterator[tuple[Pages, Pages]]:
+    """(earlier pages, later pages) that are similar among the candidates (`candidates`) of a bucket."""
     for batch in batches(groups):
         pages, places = np.unique(members[batch], return_inverse=True)
-        rows = shards.signatures(pages, config.buckets * config.hashes_per_bucket)
-        first, sizes = firsts(groups[batch])
-        small = np.repeat(sizes <= GROUP, sizes)
-        similar = [*small_groups(groups[batch][small], places[small], rows, least)]
-        for start, size in zip(first[sizes > GROUP].tolist(), sizes[sizes > GROUP].tolist(), strict=True):
-            large = places[start : start + size]
-            own = np.roll(rows[large], -bucket * config.hashes_per_bucket, axis=1)  # its own hashes first
-            similar += similar_pairs(large, own, least)
-        yield pages[np.concatenate(similar or [np.empty((0, 2), np.int64)])]
+        earlier, later = similar_in_groups(groups[batch], places, *shards.sketches(pages), least)
+        yield pages[earlier], pages[later]
 
 
 def run(stage: Stage[CrawlSection]) -> Counts:
@@ -151,8 +129,8 @@ def run(stage: Stage[CrawlSection]) -> Counts:
                 stage.counter("minhash.documents", 0 if bucket else len(records[1]))
                 groups, members = candidates(*records)
                 compared += len(groups) - len(firsts(groups)[0])
-                for similar in verified(groups, members, bucket, shards, config):
-                    kept.add(pairs_of(similar[:, 1], similar[:, 0], NEAR))
+                for earlier, later in verified(groups, members, shards, config.min_similarity):
+                    kept.add(pairs_of(later, earlier, NEAR))
             bar.update(1)
     stage.counter("minhash.pairs", compared)
     return {"ranks": len(ranks), "candidates": compared, "similar": kept.write(stage.partial / "pairs")}

@@ -3,7 +3,7 @@
 Four rules in turn: same normalised URL, same text, on a host the same text but for numbers, near-duplicate by
 MinHash. The paper says only "URL-based deduplication and near-deduplication". Of a group of duplicates the
 first page in input order survives (of extraction shards, WARC files and offsets). The programs before this
-one do the work: `sign` (a job for each extraction shard), `exact`, `buckets` (several jobs), `cluster`,
+one do the work: `sign` (a job for each extraction shard), `exact`, `buckets` (several jobs), `survivors`,
 `filter` (a job for each shard of the pool). This one puts the shards and the tables of duplicates together by
 hard links (`--input filter=FOLDER`, may repeat): `pool/<number>.jsonl.zst`, and `duplicates/<number>.parquet`
 for the same shard, or `duplicates.parquet` of a single one.

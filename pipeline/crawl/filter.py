@@ -21,9 +21,10 @@ from pipeline.crawl.signature_store import (
     listed_shards,
     page_file,
     read_names,
-    read_signatures,
+    read_sketches,
     signed_pages,
 )
+from pipeline.crawl.signatures import similarity
 from pipeline.crawl.urls import source_of
 from pipeline.data.shards import ROWS, DocumentWriter, read_lines, read_table, table_schema, write_table
 from pipeline.protocol.progress import Progress
@@ -38,12 +39,12 @@ Row = dict[str, Any]
 
 @cache
 def _signed_shards(result: Path) -> dict[str, Path]:
-    """Folders of the signed shards that `cluster` listed, by digest."""
+    """Folders of the signed shards that `survivors` listed, by digest."""
     return {digest: folder for folder, digest in listed_shards(result)}
 
 
 class Shard:
-    """An extraction shard, and what `cluster` says of its pages."""
+    """An extraction shard, and what `survivors` says of its pages."""
 
     def __init__(self, pages: Path, removed: Path) -> None:
         self.pages = page_file(pages)
@@ -65,7 +66,7 @@ class Shard:
 
     def unique(self) -> Iterator[bytes]:
         """Lines of the pages that stay, in order. Raises InputError if pages go, and there are more or fewer
-        than were signed; a shard that loses none is not among those that `cluster` lists.
+        than were signed; a shard that loses none is not among those that `survivors` lists.
         """
         gone, number = set(self.places.tolist()), 0
         for place, line in enumerate(read_lines(self.pages)):
@@ -80,28 +81,28 @@ class Shard:
         check_shard(self.folders[digest], digest)
         return self.folders[digest]
 
-    def duplicates(self, hashes: int) -> Iterator[Row]:
-        """Yield a row for each removed page, in order; `hashes` of a signature."""
+    def duplicates(self) -> Iterator[Row]:
+        """Yield a row for each removed page, in order."""
         for start in range(0, len(self.places), ROWS):
-            yield from self._some_duplicates(slice(start, start + ROWS), hashes)
+            yield from self._some_duplicates(slice(start, start + ROWS))
 
-    def _some_duplicates(self, some: slice, hashes: int) -> list[Row]:
+    def _some_duplicates(self, some: slice) -> list[Row]:
         places, targets, shards = self.places[some], self.targets[some], self.shards[some]
         names = read_names(self.folder(self.digest), places)
         rows: list[Row] = [
             {"id": identity, "url": url, "kind": KINDS[kind]}
             for (identity, url), kind in zip(names, self.kinds[some].tolist(), strict=True)
         ]
-        own = read_signatures(self.folder(self.digest), hashes)
+        own = read_sketches(self.folder(self.digest), places)
         for digest in dict.fromkeys(shards):
             chosen = np.flatnonzero(shards == digest)
             folder = self.folder(digest)
-            other = read_signatures(folder, hashes)
+            others = read_sketches(folder, targets[chosen])
             names = read_names(folder, targets[chosen])
-            for row, (identity, url) in zip(chosen.tolist(), names, strict=True):
+            for row, other, (identity, url) in zip(chosen.tolist(), others, names, strict=True):
                 rows[row] |= {"duplicate_of": identity, "duplicate_of_url": url}
                 if rows[row]["kind"] == KINDS[NEAR]:
-                    rows[row]["similarity"] = float((own[places[row]] == other[targets[row]]).mean())
+                    rows[row]["similarity"] = similarity(own[row], other)
         return rows
 
 
@@ -120,12 +121,12 @@ def run(stage: Stage[CrawlSection]) -> Counts:
                 writer.write_line(line)
                 bar.update(1)
     stage.counter("pool.pages", writer.count)
-    hashes, found = stage.config.buckets * stage.config.hashes_per_bucket, Counter[str]()
+    found = Counter[str]()
     of_source = sum((shard.read_of() for shard in shards), Counter[str]())
 
     def rows() -> Iterator[Row]:
         for shard in shards:
-            for row in shard.duplicates(hashes):
+            for row in shard.duplicates():
                 found[row["kind"]] += 1
                 if source := source_of(row["id"]):
                     of_source[f"duplicates.{source}"] += 1

@@ -1,6 +1,6 @@
 """Pairs of a page and an earlier page: files sorted by the later one, of which programs read a part.
 
-`exact`, `buckets` and `cluster` hand them on. Pages have the numbers of `signature_store.py`.
+`exact`, `buckets` and `survivors` hand them on. Pages have the numbers of `signature_store.py`.
 """
 
 from bisect import bisect_left
@@ -9,6 +9,8 @@ from shutil import rmtree
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pipeline.crawl.signature_store import map_random
 
 PAIR = np.dtype([("page", "<u8"), ("target", "<u8"), ("kind", "u1")])  # target < page
 SAME_URL, SAME_TEXT, NEAR, SAME_TEMPLATE = 1, 2, 3, 4  # kinds
@@ -60,9 +62,7 @@ class PairSorter:
 
 def read_pairs(path: Path, low: int, high: int) -> Pairs:
     """Return the pairs of a sorted file whose later page is in [low, high)."""
-    if not path.stat().st_size:
-        return np.empty(0, PAIR)
-    pairs = np.memmap(path, PAIR, "r")
+    pairs = map_random(path, PAIR)
     first = bisect_left(pairs, low, key=lambda pair: int(pair["page"]))
     last = bisect_left(pairs, high, lo=first, key=lambda pair: int(pair["page"]))
     return np.array(pairs[first:last])

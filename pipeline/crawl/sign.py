@@ -1,9 +1,11 @@
-"""Hashes and MinHash signatures of one extraction shard: all that deduplication compares (paper section 2.1).
+"""Hashes, MinHash signatures and sketches of one extraction shard: all that deduplication compares (paper
+section 2.1).
 
-Writes, for the pages in order: `signatures` (all hashes of each page); for each MinHash bucket, for the
-normalised URLs, the texts and the templates (host, and text without its numbers, where it has any) a file of
-sorted records (`signature_store.py`); `names.arrow`, ids and URLs for reading single rows; `files.txt`, the
-WARC files of the pages. This is datatrove's stage 1 with signatures of our own (`signatures.py`).
+Writes, for the pages in order: `sketches`, the smallest shingle hashes of each page, and `sketch_ends`; for
+each MinHash bucket, for the normalised URLs, the texts and the templates (host, and text without its numbers,
+where it has any) a file of sorted records (`signature_store.py`); `names.arrow`, ids and URLs for reading
+single rows; `files.txt`, the WARC files of the pages. This is datatrove's stage 1 with signatures of our own
+(`signatures.py`).
 """
 
 import re
@@ -23,7 +25,6 @@ from pipeline.crawl.signature_store import (
     TEXT,
     URL,
     page_file,
-    read_signatures,
     record_file,
 )
 from pipeline.crawl.signatures import ABSENT, SHINGLE, MinHasher
@@ -73,8 +74,10 @@ def run(stage: Stage[CrawlSection]) -> Counts:
         Progress(f"crawl {stage.instance}", None, unit="page") as bar,
         pa.ipc.new_file(str(partial / "names.arrow"), NAMES) as names,
         (partial / "signatures").open("wb") as signatures,
+        (partial / "sketches").open("wb") as sketches,
+        (partial / "sketch_ends").open("wb") as ends,
     ):
-        shard = page_file(stage.input("extract"))
+        shard, end = page_file(stage.input("extract")), 0
         for group in groups(read_documents(shard)):
             for document in group:
                 url, file = document.metadata.get("url"), document.metadata.get("warc_file")
@@ -92,8 +95,12 @@ def run(stage: Stage[CrawlSection]) -> Counts:
                 if len(rows) == ROWS:
                     names.write(pa.RecordBatch.from_pylist(rows, NAMES))
                     rows = []
-            found = hasher.signatures([document.text for document in group])
+            found, own = hasher.sketched([document.text for document in group])
             found.astype("<u4").tofile(signatures)
+            np.concatenate(own).astype("<u4").tofile(sketches)
+            borders = end + np.cumsum(list(map(len, own)))
+            borders.astype("<u8").tofile(ends)
+            end = int(borders[-1])
             bar.update(len(group))
         names.write(pa.RecordBatch.from_pylist(rows, NAMES))
     (partial / "files.txt").write_text("".join(f"{name}\n" for name in sorted(files)))
@@ -110,11 +117,12 @@ def _write_buckets(partial: Path, pages: int, config: CrawlSection) -> int:
     width = config.hashes_per_bucket
     table = np.empty((0, config.buckets * width), np.uint32)
     if pages:
-        table = read_signatures(partial, config.buckets * width)
+        table = np.memmap(partial / "signatures", "<u4", "r").reshape(-1, config.buckets * width)
     places = np.flatnonzero((table != ABSENT).any(axis=1)).astype(np.uint32)
     for bucket in range(config.buckets):
         hashes = table[:, bucket * width : (bucket + 1) * width][places]
         write_records(partial / record_file(bucket), hashes, places)
+    (partial / "signatures").unlink()
     return len(places)
 
 

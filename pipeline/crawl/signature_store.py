@@ -1,10 +1,11 @@
-"""Read the hashes, MinHash signatures and names of the pages of all shards, a slice at a time.
+"""Read the hashes, sketches and names of the pages of all shards, a slice at a time.
 
 Pages are numbered across shards, in input order. No file stays open, so the number of shards is not bounded
 by the number of open files.
 """
 
 import json
+import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -111,14 +112,13 @@ class SignedShards:
         left = ~removed.of(pages)
         return hashes[left], pages[left]
 
-    def signatures(self, pages: NDArray[np.int64], hashes: int) -> NDArray[np.uint32]:
-        """Signatures of pages in ascending order, shape (pages, hashes)."""
-        found = np.empty((len(pages), hashes), np.uint32)
-        bounds = np.searchsorted(pages, self.starts)
+    def sketches(self, pages: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Sketches of pages in ascending order, one after the other, and where they begin (pages + 1,)."""
+        bounds, parts = np.searchsorted(pages, self.starts), [np.empty(0, np.uint32)]
         for rank in np.flatnonzero(np.diff(bounds)).tolist():
-            some = slice(bounds[rank], bounds[rank + 1])
-            found[some] = read_signatures(self.folders[rank], hashes)[pages[some] - self.starts[rank]]
-        return found
+            places = pages[bounds[rank] : bounds[rank + 1]] - self.starts[rank]
+            parts += read_sketches(self.folders[rank], places)
+        return np.concatenate(parts), np.cumsum([0, *map(len, parts[1:])])
 
 
 class Bits:
@@ -161,7 +161,7 @@ def _positions(path: Path, width: int, limits: NDArray[np.int64]) -> NDArray[np.
     low = np.zeros(len(limits), np.int64)
     if not (rows := path.stat().st_size // (4 * width)):
         return low.astype(np.uint32)
-    words, high = np.memmap(path, "<u4", "r"), np.full(len(limits), rows)
+    words, high = map_random(path, np.dtype("<u4")), np.full(len(limits), rows)
     while (open_ := low < high).any():
         middle = (low + high) // 2
         below = words[width * np.minimum(middle, rows - 1)] < limits
@@ -169,9 +169,21 @@ def _positions(path: Path, width: int, limits: NDArray[np.int64]) -> NDArray[np.
     return low.astype(np.uint32)
 
 
-def read_signatures(folder: Path, hashes: int) -> NDArray[np.uint32]:
-    """All signatures of a shard, shape (pages, hashes), mapped and not read."""
-    return np.memmap(folder / "signatures", "<u4", "r").reshape(-1, hashes)
+def read_sketches(folder: Path, places: NDArray[np.integer[Any]]) -> list[NDArray[np.uint32]]:
+    """Read the sketches at some places of a shard and, mapped for random access, nothing else."""
+    ends = map_random(folder / "sketch_ends", np.dtype("<u8"))
+    hashes = map_random(folder / "sketches", np.dtype("<u4"))
+    return [np.array(hashes[ends[place - 1] if place else 0 : ends[place]]) for place in places.tolist()]
+
+
+def map_random(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
+    """Map a file of rows that are read at random; without advice the system reads megabytes around a row."""
+    with open(path, "rb") as file:
+        if not (size := os.fstat(file.fileno()).st_size):
+            return np.empty(0, kind)
+        mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    mapped.madvise(mmap.MADV_RANDOM)
+    return np.frombuffer(mapped, kind)
 
 
 def read_names(folder: Path, places: NDArray[np.uint32]) -> list[tuple[str, str]]:

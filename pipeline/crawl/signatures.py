@@ -12,6 +12,7 @@ from pipeline.crawl.compiled import njit
 from pipeline.crawl.grams import grams, mixed, runs
 
 SHINGLE = 5  # words (or CJK characters) in a gram of near-duplicates
+SKETCH = 1024  # smallest hashes of a page's shingles, by which similarity is verified
 SEPARATOR = "\n"  # between texts: in no gram
 ABSENT = np.uint32(0xFFFFFFFF)  # in every column: a page too short to have a signature
 Hashes = NDArray[np.uint32]
@@ -32,6 +33,26 @@ def _smallest(shingles: Hashes, bounds: NDArray[np.int64], factors: Hashes, offs
                 value = np.uint32(np.uint32(shingle * factors[number]) + offsets[number])
                 row[number] = min(row[number], value)
     return found
+
+
+@njit(cache=True)
+def similarity(one: Hashes, other: Hashes, least: float = 0.0) -> float:
+    """Jaccard similarity of the pages of two sketches, or 0 if it is below `least`: the common share of their
+    `SKETCH` smallest hashes together. Exact for pages of fewer shingles.
+    """
+    most = min(SKETCH, len(one) + len(other))
+    at = to = shared = union = 0
+    while union < SKETCH and (at < len(one) or to < len(other)):
+        if to == len(other) or (at < len(one) and one[at] < other[to]):
+            at += 1
+        elif at == len(one) or other[to] < one[at]:
+            to += 1
+        else:
+            at, to, shared = at + 1, to + 1, shared + 1
+        union += 1
+        if union - shared > (1 - least) * most:
+            return 0.0
+    return shared / union if union and shared >= least * union else 0.0
 
 
 class MinHasher:
@@ -58,6 +79,12 @@ class MinHasher:
     def signatures(self, texts: list[str]) -> Hashes:
         """Smallest value of each permutation over a text's shingles (texts, hashes); `ABSENT` without any."""
         return _smallest(*self.shingles(texts), self.factors, self.offsets)
+
+    def sketched(self, texts: list[str]) -> tuple[Hashes, list[Hashes]]:
+        """`signatures`, and each text's sketch: the `SKETCH` smallest hashes of its shingles, sorted."""
+        hashes, bounds = self.shingles(texts)
+        sketches = [np.unique(hashes[first:last])[:SKETCH] for first, last in bounds.tolist()]
+        return _smallest(hashes, bounds, self.factors, self.offsets), sketches
 
     def signature(self, text: str) -> Hashes:
         """`signatures` of one text, shape (hashes,)."""

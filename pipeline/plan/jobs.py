@@ -35,7 +35,7 @@ READ = 131  # pages per second and core of a first pass
 EXTRACTION, PROGRAM = 4e9, 0.5e9  # bytes of an extraction; of a program that joins, beside launch.join_memory
 COMPARED = 1.0e9  # bytes of memory in which a job of `buckets` reads a part of the pages
 RANGES = 8e9  # bytes of memory of the exact rules, for a range of hashes in each of 16 threads
-JOINED = 165  # bytes of memory of `cluster` for each page of its part: 360 if joined, as 45 % are
+DECIDED = 2.0e9  # bytes of memory of `survivors`, for the pairs of some pages
 LINES = 10_000  # of JSON, from whose length the others are guessed
 CODECS = {".gz": "gzip", ".zst": "zstd"}
 Quantities = Mapping[str, float]
@@ -190,7 +190,6 @@ def _deduplication(config: Config, pages: float, extracts: int, dumps: int) -> t
 
 def _deduplicated(config: Config, pages: float, extracts: int) -> dict[str, float]:
     section = config.sections["crawl"]
-    parts = len(section.cluster_parts(extracts))
     filters = len(section.pool_parts(extracts))
     count = {
         "one": 1,
@@ -199,14 +198,14 @@ def _deduplicated(config: Config, pages: float, extracts: int) -> dict[str, floa
         "filters": filters,
         "buckets": section.bucket_jobs,
     }
-    ranges, compared, joined = RANGES + pages / 8, COMPARED + pages / 8, JOINED * pages / parts
-    return count | {"ranges": ranges, "compared": compared, "joined": joined}
+    ranges, compared, decided = RANGES + pages / 8, COMPARED + pages / 8, DECIDED + pages / 8
+    return count | {"ranges": ranges, "compared": compared, "decided": decided}
 
 
 def _selection(config: Config, records: float, pages: float, shards: int) -> list[Job]:
     """All iterations of the corpus on `pages` of `records`, what became of each, and decontamination."""
     section, kept = config.sections["corpus"], records * KEPT
-    times, parts = section.iterations, len(config.sections["crawl"].cluster_parts(shards))
+    times, parts = section.iterations, len(config.sections["crawl"].ledger_parts(shards))
     reviews = min(max(1, sum(len(glob(source)) or 1 for source in _listed(section.annotations))), times) - 1
     count = {"one": 1, "iterations": times, "scores": shards * times}
     count |= {"pages": pages * times, "scored": pages * SCORED * times, "kept": kept * times}

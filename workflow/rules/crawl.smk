@@ -82,23 +82,23 @@ rule crawl_buckets:
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
-rule crawl_cluster:
-    """Join the pairs, and list the pages that go by shard."""
+rule crawl_survivors:
+    """Decide which pages stay, and list those that go by shard."""
     input:
         exact=JOB.read("exact"),
         buckets=JOB.read("buckets"),
     output:
-        manifest="<store>/crawl/cluster{which}/{key}/manifest.json",
-        data=directory("<store>/crawl/cluster{which}/{key}/data"),
+        manifest="<store>/crawl/survivors{which}/{key}/manifest.json",
+        data=directory("<store>/crawl/survivors{which}/{key}/data"),
     log:
-        "<logs>/crawl/cluster{which}-{key}.log",
+        "<logs>/crawl/survivors{which}-{key}.log",
     conda:
         "../../environment.yml"
     threads: 1
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.crawl.cluster {params.words}"
+        "python -m pipeline.start pipeline.crawl.survivors {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
