@@ -22,7 +22,7 @@ from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.sources import file_name
 from pipeline.crawl.urls import NO_HOST
 from pipeline.crawl.warc import Page, ReadCounts, digest_of
-from pipeline.data.rows import FORMATS, HUB, read_rows
+from pipeline.data.rows import FORMATS, HUB, read_rows_and_flaws
 from pipeline.protocol.errors import InputError, Passing
 from pipeline.protocol.manifest import fingerprint, write_json
 
@@ -30,7 +30,8 @@ SOURCE = re.compile(r"hub:([\w.-]+/[\w.-]+)(?::([\w./-]+))?@([\w./-]+)")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 LISTINGS = Path("work/hub")
 COLUMNS = {"text": "text", "url": "url"}  # unless they are given
-NO_TEXT, BAD_TYPE, REPEATED_ID = "no_text", "bad_type", "repeated_id"  # why rows are rejected
+# Reasons for rejected rows.
+NO_TEXT, BAD_TYPE, REPEATED_ID, BAD_ROW = "no_text", "bad_type", "repeated_id", "bad_row"
 
 
 class HubFile(NamedTuple):
@@ -142,11 +143,15 @@ def read_text_pages(file: TextFile, max_bytes: int, counts: ReadCounts) -> Itera
     """
     columns, seen = COLUMNS | dict(file.fields), set[str | int]()
     has_urls, found = False, list[str]()
-    for number, (place, row) in enumerate(read_rows(file.path)):
-        if number == 0:
+    for number, (place, row) in enumerate(read_rows_and_flaws(file.path)):
+        counts.records += 1
+        if isinstance(row, InputError):
+            url = f"https://{number}.{fingerprint({'file': file.name})}{NO_HOST}/".encode()
+            yield Page(url, file.name, number, 0, "", b"", is_text=True, flaw=BAD_ROW, licence=file.licence)
+            continue
+        if not found:
             found = list(row)
             _check_columns(place, row, columns, file.fields)
-        counts.records += 1
         values = {key: row.get(column) for key, column in columns.items()}
         has_urls |= columns["url"] in row
         if values["url"] in (None, ""):  # a host for each such row: it is no page of a known site

@@ -1,5 +1,5 @@
 """Rows of data: read from any source (shards, JSON lines, Parquet, hub data sets) in order and in constant
-memory, or saved as batches that survive a kill.
+memory, or saved as batches that survive a kill. A JSON array is read as a whole.
 """
 
 import io
@@ -21,8 +21,12 @@ from pipeline.protocol.stage import InputError
 
 T = TypeVar("T")
 HUB = "hub:"
-COLUMN = re.compile(r"\{(\w+)\}")  # in a value of `fields`
+COLUMN = re.compile(r"\{([\w.]+)\}")  # in a value of `fields`
+LACKING = object()  # the value of a column that a row lacks
 FORMATS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
+BOM = b"\xef\xbb\xbf"
+NAMED = (".json", ".json.gz", ".json.zst")  # read where a source names the file: folders hold other ones too
+BATCH_BYTES = 16 << 20  # of Parquet rows in memory, before they are decoded
 
 
 def files_of(source: str) -> list[str]:
@@ -41,8 +45,16 @@ def read_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
     hub:<id>[/<config>]:<split>.
 
     `place` names file and line for messages. Raises InputError for a source that is missing or cannot be
-    read.
+    read, and for a line that is no row.
     """
+    for place, row in read_rows_and_flaws(source):
+        if isinstance(row, InputError):
+            raise row
+        yield place, row
+
+
+def read_rows_and_flaws(source: str) -> Iterator[tuple[str, dict[str, Any] | InputError]]:
+    """Return the same, with a line that is no row as the InputError that names it; the next lines follow."""
     if source.startswith(HUB):
         yield from _hub(source)
         return
@@ -50,9 +62,12 @@ def read_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
         path = Path(file)
         if not path.exists():
             raise InputError(f"{path}: no such file")
-        if not path.name.endswith(FORMATS):
-            raise InputError(f"{path}: unknown kind of file; known: {', '.join(FORMATS)}")
-        yield from _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
+        if not path.name.endswith((*FORMATS, *NAMED)):
+            raise InputError(f"{path}: unknown kind of file; known: {', '.join((*FORMATS, *NAMED))}")
+        if path.suffix == ".parquet":
+            yield from _parquet(path)
+        else:
+            yield from _json_array(path) if _is_array(path) else _json_lines(path)
 
 
 def read_as(kind: type[T], source: str) -> Iterator[tuple[str, T]]:
@@ -70,19 +85,43 @@ def read_as(kind: type[T], source: str) -> Iterator[tuple[str, T]]:
 def renamed(place: str, row: dict[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the row with `fields` (our name -> its column) applied; a renamed column loses its old name.
 
-    Names of columns in braces stand for their texts: {prompt} or {text}; of a list, one line for each. A row
-    without a column keeps what it has in our name; InputError if a text in braces lacks one and it has none.
+    A column's name may lead into objects: reward_model.ground_truth. Of a list of turns, which stands for a
+    text, the user's last words are taken. Names in braces stand for their texts: {prompt} or {text}; of a
+    list, one line for each. A row without a column keeps its value of our name; InputError if a text in
+    braces lacks one and the row has no such value.
     """
-    taken, found = set(fields.values()), {}
+    taken, values = set(fields.values()), {}
     for ours, theirs in fields.items():
         columns = COLUMN.findall(theirs)
-        lacking = [column for column in columns or [theirs] if column not in row]
+        lacking = [column for column in columns or [theirs] if _value(row, column) is LACKING]
         if not lacking:
-            found[ours] = COLUMN.sub(lambda name: _lines(row[name[1]]), theirs) if columns else row[theirs]
+            values[ours] = (
+                COLUMN.sub(lambda name: _lines(_value(row, name[1])), theirs)
+                if columns
+                else _last_question(_value(row, theirs), ours)
+            )
         elif columns and ours not in row:
             has = ", ".join(row)
             raise InputError(f"{place}: no column {lacking[0]!r}, which `fields` names; the row has {has}")
-    return {name: value for name, value in row.items() if name not in taken} | found
+    return {name: value for name, value in row.items() if name not in taken} | values
+
+
+def _value(row: dict[str, Any], column: str) -> Any:
+    """Return a column's value; a name with dots may lead into objects. `LACKING` if there is none."""
+    if column in row:
+        return row[column]
+    value: Any = row
+    for name in column.split("."):
+        value = value.get(name, LACKING) if isinstance(value, dict) else LACKING
+    return value
+
+
+def _last_question(value: Any, ours: str) -> Any:
+    """Return the user's last words where a list of turns stands for a text."""
+    if ours in ("messages", "conversations") or not isinstance(value, list):
+        return value
+    turns = [turn for turn in value if isinstance(turn, dict) and turn.get("role") == "user"]
+    return turns[-1].get("content") if turns else value
 
 
 def _lines(value: Any) -> str:
@@ -139,17 +178,48 @@ def _saved(path: Path) -> list[Any] | None:
     return None
 
 
-def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any] | InputError]]:
     number = 0
     try:
         for number, line in enumerate(raw_lines(path), start=1):
             if line.strip():
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")  # Windows marks the first line
-                yield f"{path}: line {number}", _object(text, f"{path}: line {number}")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: line {number}: not UTF-8 ({error.reason}); save it as UTF-8") from error
+                place = f"{path}: line {number}"
+                try:
+                    # Windows marks the first line
+                    row = _object(line.decode("utf-8-sig" if number == 1 else "utf-8"), place)
+                except UnicodeDecodeError as error:
+                    yield place, InputError(f"{place}: not UTF-8 ({error.reason}); save it as UTF-8")
+                except InputError as error:
+                    yield place, error
+                else:
+                    yield place, row
     except (OSError, ValueError, MemoryError) as error:
         raise InputError(f"{path}: cannot be read after line {number} ({error or 'no memory'})") from error
+
+
+def _is_array(path: Path) -> bool:
+    """Say whether a file of JSON holds one array; a file of lines may have the same suffix."""
+    try:
+        with pa.input_stream(str(path), compression="detect") as stream:
+            return path.name.endswith(NAMED) and stream.read(4096).removeprefix(BOM).lstrip()[:1] == b"["
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error})") from error
+
+
+def _json_array(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    place = f"{path}: item 1"
+    try:
+        rows = json.loads(b"".join(raw_lines(path)).decode("utf-8-sig"))
+        for number, row in enumerate(rows, start=1):
+            place = f"{path}: item {number}"
+            json.dumps(row, ensure_ascii=False).encode()
+            if not isinstance(row, dict):
+                raise InputError(f"{place}: expected a JSON object in the array")
+            yield place, row
+    except UnicodeEncodeError as error:
+        raise InputError(f"{place}: not Unicode, it has half of a surrogate pair") from error
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
+        raise InputError(f"{path}: cannot be read as a JSON array ({error or 'no memory'})") from error
 
 
 def _object(line: str, place: str) -> dict[str, Any]:
@@ -173,7 +243,10 @@ def _object(line: str, place: str) -> dict[str, Any]:
 def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     number = 0
     try:
-        for batch in pq.ParquetFile(path).iter_batches(batch_size=1024):
+        file = pq.ParquetFile(path, buffer_size=1 << 20)
+        groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+        largest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
+        for batch in file.iter_batches(batch_size=max(1, min(1024, int(BATCH_BYTES / max(largest, 1))))):
             for row in batch.to_pylist():
                 number += 1
                 yield f"{path}: row {number}", row

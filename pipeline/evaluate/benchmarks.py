@@ -11,6 +11,7 @@ unless the program before it is right (`start` is the text that the program begi
 `formal_statement` to be proved, perhaps with the `header` of its theory.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -109,8 +110,10 @@ def _item(place: str, row: dict[str, Any], name: str, number: int, language: str
     elif answer is None and isinstance(solution, str):
         answer = extract(solution)
     choices, answer = _choices(place, choices, answer)
-    if isinstance(answer, (int, float)) and not isinstance(answer, bool):
+    if isinstance(answer, int | float) and not isinstance(answer, bool) and math.isfinite(answer):
         answer = str(answer)
+    if answer is not None and not isinstance(answer, str | list):
+        raise InputError(f"{place}: `answer` is {answer!r} ({type(answer).__name__}); write it as a text")
     if isinstance(answer, list) and answer and all(isinstance(part, str) for part in answer):
         answer = ", ".join(answer)  # several values, as OlympiadBench has them
     if not isinstance(answer, str) or not answer.strip():

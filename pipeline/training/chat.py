@@ -18,6 +18,11 @@ CHAT_TEMPLATE = (
     "{% else %}{{ raise_exception('roles are user and assistant') }}{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}"
 )
+# Marks of turns in other projects' data: 0 or false says that the turn is context and not learnt.
+LEARNT = ("weight", "train", "training", "loss", "loss_mask")
+KNOWN = {"role", "content", *LEARNT}
+# Keys of a turn that may stand unread.
+NOTES = {"id", "name", "index", "timestamp", "date", "model", "source", "lang", "language", "tokens"}
 TOOL_OUTPUT = re.compile(r"((?<=```output)\n(?:.*?\n)?```)", re.DOTALL)  # the assistant opens the fence
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
@@ -45,8 +50,9 @@ def chat_parts(messages: Sequence[dict[str, str]]) -> tuple[list[str], list[bool
     stands for EOS.
 
     A tool's answer, which is the inside and the end of an `output` fence in an assistant's message, is
-    context; the assistant opens the fence itself to ask for it. Raises InputError for an unknown role, turns
-    that do not alternate, starting with the user, or a turn without text.
+    context; the assistant opens the fence itself to ask for it. So is an answer marked as not learnt. Raises
+    InputError for an unknown role, turns that do not alternate, starting with the user, a turn without text,
+    or a key that is not read.
     """
     texts: list[str] = []
     own: list[bool] = []
@@ -58,6 +64,7 @@ def chat_parts(messages: Sequence[dict[str, str]]) -> tuple[list[str], list[bool
             raise InputError(f"message {index + 1} is the {role}'s; turns alternate, the user's first")
         if not isinstance(message["content"], str):
             raise InputError(f"message {index + 1}: its `content` is no text")
+        learnt = _is_learnt(message, f"message {index + 1}")
         if role == "user":
             texts.append(f"User: {message['content']}\n\nAssistant:")
             own.append(False)
@@ -65,10 +72,20 @@ def chat_parts(messages: Sequence[dict[str, str]]) -> tuple[list[str], list[bool
         for number, part in enumerate(TOOL_OUTPUT.split(f" {message['content']}")):
             if part:
                 texts.append(part)
-                own.append(number % 2 == 0)  # odd parts are tool outputs
+                own.append(learnt and number % 2 == 0)  # odd parts are tool outputs
         texts.append("")
-        own.append(True)
+        own.append(learnt)
     return texts, own
+
+
+def _is_learnt(message: dict[str, Any], place: str) -> bool:
+    """Read the marks of a turn. Raises InputError for a key that changes the meaning of a turn otherwise."""
+    for key, value in message.items():
+        if key in LEARNT and value not in (None, 0, 1):
+            raise InputError(f"{place}: `{key}` is {value!r}; 0 or 1 can be obeyed")
+        if key not in KNOWN | NOTES and value not in (None, "", [], {}):
+            raise InputError(f"{place}: fine-tuning does not read `{key}`; remove the key or the row")
+    return all(message.get(key) in (None, 1) for key in LEARNT)
 
 
 def encode_chat(tokenizer: Any, messages: Sequence[dict[str, str]]) -> tuple[list[int], list[bool]]:

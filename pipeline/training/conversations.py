@@ -54,10 +54,12 @@ def _of_chat(row: Row) -> Turns:
 
 
 def _of_sharegpt(row: Row) -> Turns:
-    turns = [
-        turn if "role" in turn else {"role": ROLES.get(turn["from"], turn["from"]), "content": turn["value"]}
-        for turn in row["conversations"]
-    ]
+    turns = []
+    for turn in row["conversations"]:
+        if "role" not in turn:
+            others = {key: value for key, value in turn.items() if key not in ("from", "value")}
+            turn = {"role": ROLES.get(turn["from"], turn["from"]), "content": turn["value"]} | others
+        turns.append(turn)
     return [*_system(row), *turns]
 
 
