@@ -14,7 +14,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-training bench-rl bench-grader bench-sandbox bench-mutants gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema figure site clean clean-store
+.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-training bench-rl bench-grader bench-sandbox bench-mutants bench-families gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema figure site clean clean-store
 
 setup: .venv/complete
 
@@ -158,6 +158,10 @@ bench-corpus bench-dump bench-training bench-rl bench-grader bench-sandbox: benc
 # It goes on where it was stopped.
 bench-mutants: setup peers
 	$(BENCHMARK)/mutants.py $(if $(OF),--of $(OF)) $(if $(MUTANTS),--mutants $(MUTANTS))
+
+# Small models of the families of transformers: make bench-families [FAMILIES="llama mixtral"] (with a sampler where named; docs/models.md).
+bench-families: setup
+	$(BENCHMARK)/families.py $(FAMILIES)
 
 # What a GPU must show before a night is spent on it: make gpu-check [STEPS="attention zero_1"]. It goes on where it was stopped; five
 # minutes on a CPU, where it runs small. results/gpu/<device>.json. Several nodes: srun --ntasks-per-node=1 make gpu-check STEPS=ranks

@@ -95,13 +95,13 @@ class Ours:
 
     def drawn(self, step: int, here: range) -> list[list[tuple[list[int], list[float]]]]:
         """Tokens and log-probabilities of each question's outputs: the given ones, or new ones."""
-        from pipeline.training.model import named_weights
+        from pipeline.training.model import sampler_weights
 
         if self.generator is None:
             return [
                 [(tokens, [0.0] * len(tokens)) for tokens in self.data["outputs"][place]] for place in here
             ]
-        self.generator.load_weights(named_weights(self.learner.engine, tied=True), step)
+        self.generator.load_weights(sampler_weights(self.learner.engine), step)
         samples = self.generator.generate(
             [self.prompts[place] for place in here],
             n=GROUP,

@@ -34,7 +34,7 @@ from pipeline.training.engine import constant, start_from, start_process_group, 
 from pipeline.training.next_token import TrainingPlan, train_and_export
 from pipeline.training.packing import PackedRow, best_fit, concatenate, make_row
 from pipeline.training.saver import flush
-from pipeline.training.tokenizer import load_tokenizer
+from pipeline.training.tokenizer import load_tokenizer, vocabulary_size
 
 TOKENS, FACTS = "examples", "examples.json"  # names in a folder of tokenised examples
 EXAMPLES_PER_BATCH = 512
@@ -108,7 +108,7 @@ def write_examples(folder: Path, sources: list[str], tokenizer: Any, section: Sf
     Says in one line how many are too long. Raises InputError if none is left.
     """
     too_long: list[str] = []
-    dtype = token_type(2 * len(tokenizer))
+    dtype = token_type(2 * vocabulary_size(tokenizer))
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)

@@ -18,7 +18,7 @@ from vllm.config import DeviceConfig, ModelConfig, VllmConfig, set_current_vllm_
 from vllm.distributed import init_distributed_environment, initialize_model_parallel
 from vllm.model_executor.models.registry import ModelRegistry
 
-from pipeline.training.model import named_weights
+from pipeline.training.model import sampler_weights
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
 
@@ -35,7 +35,7 @@ def check(kind: str, keys: dict) -> dict:
         sampler = kind_of_sampler(vllm_config=settings)
         policy = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     engine = SimpleNamespace(module=SimpleNamespace(model=policy))
-    weights = dict(named_weights(engine, tied=True))
+    weights = dict(sampler_weights(engine))
     missed = set(dict(sampler.named_parameters())) - sampler.load_weights(weights.items())
     wrong = next(name for name in weights if name.endswith("down_proj.weight"))
     try:

@@ -98,47 +98,6 @@ def test_after_new_weights_the_samples_come_from_them(generator, tmp_path: Path)
         assert largest_gap(other, prompt, sample) <= 5e-5
 
 
-def test_a_sync_that_drops_a_weight_is_refused_by_name(generator, tmp_path: Path) -> None:
-    """Whichever weight it is, joined with others or not, and whether the trainer or vLLM drops it."""
-    from transformers import AutoModelForCausalLM
-
-    from pipeline.protocol.errors import InputError
-
-    model = AutoModelForCausalLM.from_pretrained(save_tiny_model(tmp_path, seed=1), dtype=torch.float32)
-    weights = {name: value.detach() for name, value in model.named_parameters()}
-    weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
-    for dropped, named in (
-        ("model.layers.1.self_attn.k_proj.weight", "model.layers.1.self_attn.qkv_proj.weight"),
-        ("model.layers.0.mlp.down_proj.weight",) * 2,
-        ("model.norm.weight",) * 2,
-        ("lm_head.weight",) * 2,
-    ):
-        newer = {name: value + 1e-3 for name, value in weights.items()}
-        generator.load_weights(weights.items(), version=2)
-        with pytest.raises(InputError, match=f"weight sync 3: the sampler's {named} is not the policy's"):
-            generator.load_weights(((n, v) for n, v in newer.items() if n != dropped), version=3)
-        assert generator.version == 2
-
-
-def test_checksums_add_up_over_parts_whatever_their_order_and_see_one_bit() -> None:
-    from pipeline.training.weight_check import checksum, joined, stale
-
-    for dtype in (torch.float32, torch.bfloat16):
-        whole = torch.randn(40, 7, generator=torch.Generator().manual_seed(0)).to(dtype)
-        padded = torch.cat([whole[25:], torch.zeros(24, 7, dtype=dtype)])
-        shards = [{"w": checksum(whole[:25])}, {"w": checksum(padded)}]
-        assert stale({"w": checksum(whole)}, shards) is None
-        assert stale({"w": checksum(whole)}, [{"w": checksum(whole)}] * 2) is None  # each rank has all of it
-        changed = whole.clone()
-        changed[3, 3] = changed[3, 3].nextafter(torch.tensor(9.0, dtype=dtype))
-        assert stale({"w": checksum(changed)}, shards) == "w"
-        parts = {"a.q.weight": checksum(whole[:25]), "a.k.weight": checksum(whole[25:])}
-        assert joined(parts, {"qk": ["q", "k"]}) == {"a.qk.weight": checksum(whole)}
-        other = [{"another.name": checksum(whole)}]
-        assert stale({"w": checksum(whole)}, other) is None
-        assert stale({"w": checksum(changed)}, other) == "another.name"
-
-
 def test_greedy_samples_are_the_most_likely_tokens_and_stops_hold(generator) -> None:
     (text,) = prompts(1, 30)
     ((sample,),) = generator.generate([text], temperature=0.0, max_tokens=12)
@@ -162,7 +121,7 @@ def test_a_sleeping_sampler_frees_its_memory_and_samples_the_same_with_the_weigh
     free, _ = torch.cuda.mem_get_info()
     engine.sleep()
     assert torch.cuda.mem_get_info()[0] > free + 2**30
-    with pytest.raises(RuntimeError, match="the sampler sleeps and has no weights"):
+    with pytest.raises(RuntimeError, match="the sampler has no weights"):
         engine.generate(texts, temperature=0.0, max_tokens=8)
     model = load_model(folder, "bf16")
     weights = dict(model.named_parameters()) | {"lm_head.weight": model.lm_head.weight}
@@ -183,7 +142,7 @@ def test_weights_that_are_loaded_again_anyway_are_not_kept_while_the_sampler_sle
     for _ in range(2):
         generator.sleep()
     assert asked == [("sleep", 2)] and generator.version == -1
-    with pytest.raises(RuntimeError, match="the sampler sleeps and has no weights"):
+    with pytest.raises(RuntimeError, match="the sampler has no weights"):
         generator.generate(prompts(1, 40), max_tokens=2)
     model = load_model(folder)
     weights = dict(model.named_parameters()) | {"lm_head.weight": model.lm_head.weight}
@@ -199,7 +158,7 @@ def test_ranks_that_share_a_sampler_add_up_without_vllms_own_kernel(
 
     asked = []
     monkeypatch.setattr(generation, "LLM", lambda **options: asked.append(options) or 1 / 0)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(InputError, match="vLLM cannot open it .ZeroDivisionError"):
         generation.Generator(folder, dtype="float32", max_model_len=320, tensor_parallel=2)
     assert asked[0]["tensor_parallel_size"] == 2 and asked[0]["disable_custom_all_reduce"]
     assert "expandable_segments:True" in os.environ["PYTORCH_ALLOC_CONF"]

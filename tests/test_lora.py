@@ -16,7 +16,7 @@ from pipeline.rl.packed_outputs import output_logprobs
 from pipeline.rl.train import make_micro_batches
 from pipeline.training.flops import ModelFlops
 from pipeline.training.lora import adapt, is_adapter, merged
-from pipeline.training.model import causal_model, load_model, named_weights, parameter_count
+from pipeline.training.model import causal_model, load_model, named_weights, parameter_count, sampler_weights
 
 LORA = {"rank": 8, "alpha": 16.0}
 
@@ -74,7 +74,7 @@ def test_weights_for_the_sampler_have_the_parents_names_tied_ones_twice(folder: 
     learner = learner_of(folder, section(lora=LORA))
     names = [name for name, _ in load_model(folder).named_parameters()]
     assert [name for name, _ in named_weights(learner.engine)] == names
-    assert {name for name, _ in named_weights(learner.engine, tied=True)} == {*names, "lm_head.weight"}
+    assert {name for name, _ in sampler_weights(learner.engine)} == {*names, "lm_head.weight"}
 
 
 def test_adapters_are_no_weights_of_the_model_and_training_them_takes_two_thirds(folder: Path) -> None:

@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from given.tokenizers import BOS, EOS, TEXTS, save_deepseek_tokenizer
 from transformers import AutoTokenizer
 
 from pipeline.protocol.errors import InputError, Passing
-from pipeline.training.model import model_config
+from pipeline.training.asking import message_tokens
+from pipeline.training.folder import model_config
 from pipeline.training.tokenizer import load_tokenizer, probe_ids
 from tests.tiny_model import save_tiny_model
 
@@ -26,15 +28,39 @@ def test_a_byte_level_tokenizer_that_names_a_llama_class_keeps_spaces(tmp_path: 
     )
 
 
-def test_a_chat_template_gets_a_fixed_date_or_is_refused(tmp_path: Path) -> None:
+TEMPLATES = {
+    "{% if not date_string is defined %}{% set date_string = strftime_now('%d %b %Y') %}{% endif %}"
+    "{{ date_string }}: {{ messages[0].content }}": "26 Jul 2024: 1 + 1",
+    "{{ strftime_now('%Y') }}{{ messages[0].content }}{% macro day() %}{{ strftime_now('%d') }}{% endmacro %}"
+    "{{ day() }}": "20241 + 126",
+}
+BROKEN = {
+    "{{ raise_exception('only tools') }}": "its chat template fails (only tools)",
+    "{% if %}": "its chat template fails (Expected an expression",
+    "{{ messages[0].content.parts.first }}": "its chat template fails ('str object' has no attribute 'parts'",
+    "{{ 1 / 0 }}{{ messages[0].content }}": "its chat template fails (division by zero",
+    "no question": "its chat template leaves the question out",
+}
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_chat_template_that_asks_the_clock_gets_a_fixed_date(tmp_path: Path, template: str) -> None:
     save_deepseek_tokenizer(tmp_path)
-    asks = "{% if not date_string is defined %}{% set date_string = strftime_now('%d') %}{% endif %}"
-    (tmp_path / "chat_template.jinja").write_text(asks + "{{ date_string }}: {{ messages[0].content }}")
-    message = [{"role": "user", "content": "1 + 1"}]
-    assert load_tokenizer(tmp_path).apply_chat_template(message, tokenize=False) == "26 Jul 2024: 1 + 1"
-    (tmp_path / "chat_template.jinja").write_text("{{ strftime_now('%d') }} {{ messages[0].content }}")
-    with pytest.raises(InputError, match="its chat template writes today's date"):
-        load_tokenizer(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(template)
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer.decode(message_tokens(tokenizer, "1 + 1", "m")) == TEMPLATES[template]
+
+
+@pytest.mark.parametrize("template", [*BROKEN, {"rag": "{{ messages[0].content }}"}])
+def test_a_chat_template_that_fails_is_one_line(tmp_path: Path, template: Any) -> None:
+    save_deepseek_tokenizer(tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
+    tokenizer.chat_template = template
+    with pytest.raises(InputError) as error:
+        message_tokens(tokenizer, "1 + 1", "m")
+    words = BROKEN[template] if isinstance(template, str) else "multiple chat templates with no default"
+    assert str(error.value).startswith("m: ") and words in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_tokenizer_that_loses_text_is_refused(tmp_path: Path) -> None:

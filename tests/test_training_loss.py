@@ -4,24 +4,26 @@ import pytest
 import torch
 import transformers
 from tiny_model import save_tiny_model
+from torch import nn
 
-from pipeline.protocol.stage import InputError
 from pipeline.training import attention, linear_loss
 from pipeline.training.attention import attend, shared_arguments
 from pipeline.training.model import IGNORE, TokenLogprobs, load_model
 
+NARROW = {
+    "vocab_size": 100,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+}
+
 
 @pytest.mark.parametrize("family", ["Qwen2Config", "Qwen3Config", "MistralConfig"])
 def test_no_attention_across_documents_in_other_families_and_with_grouped_heads(family):
-    config = getattr(transformers, family)(
-        vocab_size=100,
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-    )
+    config = getattr(transformers, family)(**NARROW)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
     tokens_BT = torch.randint(0, 100, (2, 30))
     positions_BT = torch.cat([torch.arange(13), torch.arange(17)]).expand(2, -1)
@@ -39,13 +41,24 @@ def test_no_attention_across_documents_in_other_families_and_with_grouped_heads(
     expected = torch.cat(parts, 1).log_softmax(-1).gather(-1, targets_BT[..., None]).squeeze(-1)
     found = TokenLogprobs(model)(tokens_BT, positions_BT, targets_BT, documents=shared)
     torch.testing.assert_close(found, expected)
-    config.sliding_window = 16
-    if family == "MistralConfig":
-        with pytest.raises(RuntimeError, match="sees 16 tokens back; rows have 30"):
-            TokenLogprobs(model)(tokens_BT, positions_BT, targets_BT)
-    config.logit_scale = 0.5
-    with pytest.raises(InputError, match="logits changed by logit_scale"):
-        TokenLogprobs(model)
+
+
+@pytest.mark.parametrize("own", [13, 40])
+def test_a_sliding_window_is_that_of_transformers_with_and_without_a_shared_beginning(own):
+    config = transformers.MistralConfig(**NARROW, sliding_window=16)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
+    model.apply(lambda module: nn.init.normal_(module.weight, std=0.3) if hasattr(module, "weight") else None)
+    tokens_1T = torch.randint(0, 100, (1, 20 + own))
+    expected = model(tokens_1T, use_cache=False).logits.log_softmax(-1)
+    expected = expected.gather(-1, tokens_1T.roll(-1, 1)[..., None]).squeeze(-1)
+    scored, positions_1T = TokenLogprobs(model), torch.arange(20 + own)[None]
+    found = scored(tokens_1T, positions_1T, tokens_1T.roll(-1, 1))
+    torch.testing.assert_close(found, expected)
+    seen = torch.tensor([*range(20), *range(20 + own)])
+    shared = shared_arguments(torch.tensor([20, own]), torch.tensor([20, 20 + own]), seen, 20 + own)
+    found = scored(tokens_1T, positions_1T, tokens_1T.roll(-1, 1), documents=shared)
+    torch.testing.assert_close(found, expected)
+    assert scored.verdict["documents"] == "packed"
 
 
 def bottom_right(query, key, value, query_ends, key_ends, longest_query, longest_key, **options):

@@ -66,6 +66,7 @@ class Stage(Generic[S]):
     manifest: Path
     launch: dict[str, Any]
     counters: Counter[str] = field(default_factory=Counter)
+    checks: dict[str, Any] = field(default_factory=dict)  # of models, by name; they end in `run.json`
     identity: dict[str, Any] = field(default_factory=dict)
     digests: Digests = field(default_factory=Digests)
     code: Code = field(default_factory=Code)
@@ -201,6 +202,7 @@ def _describe(
             "launch": stage.launch,
             "inputs": {role: [public(path) for path in paths] for role, paths in stage.inputs.items()},
             "counters": dict(stage.counters),
+            "checks": stage.checks,
         },
     )
     if stage.config.trains:  # what a later edit is compared with, definition by definition

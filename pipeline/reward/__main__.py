@@ -51,7 +51,8 @@ from pipeline.training.engine import (
     start_process_group,
     use_threads,
 )
-from pipeline.training.model import context_length, weights_in_memory, whole_parameters
+from pipeline.training.folder import context_length
+from pipeline.training.model import weights_in_memory, whole_parameters
 from pipeline.training.tokenizer import load_tokenizer
 
 LABELS, REPLAY = "labels.jsonl", "replay.jsonl"
@@ -212,6 +213,7 @@ def run(stage: Stage[RewardSection]) -> Counts:
     engine = build_engine(model, settings_from(section, stage.launch))
     before = measure_held_out(engine, held_out, section) if continues else {}
     train(stage, engine, ConcatDataset([new, replay]))
+    stage.checks["packing"] = model.verdict
     metrics = measure_held_out(engine, held_out, section) | ({"before": before} if continues else {})
     export(stage, engine, load_tokenizer(parent), metrics)
     return {

@@ -14,12 +14,13 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import AutoModel
 
 from pipeline.protocol.stage import InputError
 from pipeline.reward.steps import locate_steps
-from pipeline.training.attention import DOCUMENTS, document_arguments
 from pipeline.training.engine import FROZEN, build_frozen, start_process_group
+from pipeline.training.isolation import PackedModel, compared
 from pipeline.training.model import load_shared_model, save_weights
 from pipeline.training.packing import concatenate
 from pipeline.training.tokenizer import load_tokenizer
@@ -28,24 +29,34 @@ HEAD = "head.safetensors"
 SETTINGS = "reward.json"
 
 
-class ScalarModel(nn.Module):
+class ScalarModel(PackedModel):
     """The trunk of a language model with a scalar head that starts at 0."""
 
     def __init__(self, trunk: nn.Module) -> None:
-        super().__init__()
-        trunk.set_attn_implementation(DOCUMENTS)
+        super().__init__(trunk)
         self.trunk = trunk
-        self.head = nn.Linear(trunk.config.hidden_size, 1, dtype=trunk.dtype)
+        self.head = nn.Linear(trunk.config.get_text_config().hidden_size, 1, dtype=trunk.dtype)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
     def scalars(
-        self, tokens_BT: Tensor, positions_BT: Tensor, documents: dict[str, Any], places: Tensor
+        self, tokens_BT: Tensor, positions_BT: Tensor, documents: dict[str, Any] | None, places: Tensor
     ) -> Tensor:
         """Return fp32 scalars at `places`, positions in the rows laid end to end."""
-        arguments = {"input_ids": tokens_BT, "position_ids": positions_BT, "use_cache": False}
-        hidden_BTD = self.trunk(**arguments, **documents).last_hidden_state
-        return self.head(hidden_BTD.flatten(0, 1).index_select(0, places)).squeeze(-1).float()
+        hidden_ND = self.hidden(tokens_BT, positions_BT, documents).flatten(0, 1)
+        return self.head(hidden_ND.index_select(0, places)).squeeze(-1).float()
+
+    def alone(self, tokens_1T: Tensor, targets_1T: Tensor) -> Tensor:
+        """Return the last hidden states (T, D) that transformers computes of one document, by their size."""
+        hidden_TD = self.trunk(input_ids=tokens_1T, use_cache=False).last_hidden_state[0]
+        return compared(functional.rms_norm(hidden_TD.float(), hidden_TD.shape[-1:]))
+
+    def packed(
+        self, tokens_BT: Tensor, positions_BT: Tensor, targets_BT: Tensor, documents: dict[str, Any] | None
+    ) -> Tensor:
+        """Return the last hidden states (B, T, D) of packed documents, by their size."""
+        hidden_BTD = self.hidden(tokens_BT, positions_BT, documents)
+        return functional.rms_norm(hidden_BTD.float(), hidden_BTD.shape[-1:])
 
 
 class RewardModel(ScalarModel):
@@ -53,9 +64,8 @@ class RewardModel(ScalarModel):
 
     def forward(self, tokens_BT: Tensor, positions_BT: Tensor, rows_S: Tensor, columns_S: Tensor) -> Tensor:
         """Return fp32 logits (S,) at (row, column); positions restart from 0 at each document of a row."""
-        documents = document_arguments(positions_BT)
         places_S = rows_S * tokens_BT.shape[1] + columns_S
-        return self.scalars(tokens_BT, positions_BT, documents, places_S)
+        return self.scalars(tokens_BT, positions_BT, None, places_S)
 
 
 class StepRows(NamedTuple):

@@ -54,8 +54,9 @@ from pipeline.rl.watch import (
     summarise,
 )
 from pipeline.training.engine import constant, start_process_group
+from pipeline.training.folder import context_length
 from pipeline.training.metrics import EVALUATION, METRICS, SAMPLES, MetricsLog
-from pipeline.training.model import context_length, export_model
+from pipeline.training.model import export_model
 from pipeline.training.next_token import keep_model
 from pipeline.training.saver import KEPT
 from pipeline.training.tokenizer import load_tokenizer
@@ -139,6 +140,8 @@ class Trainer:
         self.learner = build_learner(section, stage.launch, parent)
         self.clock, self.saver = Clock(self.learner.engine.device, math.inf), self.learner.saver(stage)
         self.explorer = None if self.replay else self._make_explorer(parent)
+        if self.explorer is not None and not self.method.online:
+            self.explorer.sync(self.learner.engine, 0)  # all of its samples come from the initial weights
         self.learning_rate = constant(section.learning_rate, section.warmup_steps)
         self.log: list[dict[str, Any]] = []
         self.evaluations: list[dict[str, Any]] = []
@@ -343,6 +346,7 @@ def take_steps(trainer: Trainer) -> dict[str, int | float | str]:
         if trainer.held_out:
             trainer.explorer.sync(trainer.learner.engine, len(log))
             trainer.evaluate(written)
+    stage.checks["packing"] = trainer.learner.engine.module.verdict
     trainer.publish()
     counts = {
         "steps": len(log),

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 
 from pipeline.config.launch import MAX_SEQUENCES
@@ -41,7 +42,10 @@ from pipeline.rl.rollout import (
 )
 from pipeline.sandbox.pool import Outcome
 from pipeline.training.asking import draw_in_context
-from pipeline.training.model import named_weights
+from pipeline.training.chat import encode
+from pipeline.training.isolation import BOUND, evaluating
+from pipeline.training.model import causal_model, sampler_weights
+from pipeline.training.tokenizer import PROBES
 
 if TYPE_CHECKING:
     from pipeline.training.generation import Generator
@@ -76,9 +80,10 @@ class Explorer:
         if self.section.mode == "tool" and self.shared > 1:
             raise InputError("rl.mode is tool, where ranks share no sampler: set launch.tensor_parallel to 1")
         self.store = RolloutStore(stage.work / "rollouts", self.rank)
-        self.generator = self._make_generator(parent, longest)
+        self.room = longest + self.section.max_tokens
+        self.generator = self._make_generator(parent)
 
-    def _make_generator(self, parent: str, longest: int) -> "Generator":
+    def _make_generator(self, parent: str) -> "Generator":
         from pipeline.training.generation import Generator
 
         section, launch = self.section, self.stage.launch
@@ -86,19 +91,28 @@ class Explorer:
         return Generator(
             parent,
             dtype=ENGINE_DTYPES[section.precision],
-            max_model_len=longest + section.max_tokens,
+            max_model_len=self.room,
             max_sequences=min(MAX_SEQUENCES, max(outputs, section.group_size)),
             seed=section.seed,
             gpu_memory=float(launch.get("gpu_memory", 0.4)),
             tensor_parallel=self.shared,
             sleep=bool(launch.get("sleep", False)),
+            empty=True,
         )
 
     def sync(self, engine: Any, version: int) -> float:
-        """Give the sampler the policy's weights; returns seconds. All ranks must call it."""
-        started = time.monotonic()
+        """Give the sampler the policy's weights; returns seconds. All ranks must call it.
+
+        The first time raises InputError unless both give a fixed prompt the same log-probabilities: tensors
+        may have arrived in another order or layout, or not at all.
+        """
+        started, first = time.monotonic(), "sampler" not in self.stage.checks
         enter("sync")
-        self.generator.load_weights(named_weights(engine, tied=True), version)
+        self.generator.load_weights(sampler_weights(engine), version)
+        if first:
+            words = "\n".join([*PROBES, *(question.item.text for question in self.questions[:8])])
+            tokens = encode(self.tokenizer, [words])[0][: self.room - 1]
+            self.stage.checks["sampler"] = check_sampler(self.generator, engine, tokens)
         return time.monotonic() - started
 
     def explore(self, step: int, first: int, version: int) -> tuple[list[Group], int, int]:
@@ -298,3 +312,21 @@ def _rollout(seed: int, draft: Draft, reward: Reward) -> Rollout:
         step_rewards=reward.step_rewards,
         tool_spans=draft.tool_spans,
     )
+
+
+def check_sampler(generator: "Generator", engine: Any, tokens: list[int]) -> dict[str, float]:
+    """Return how far the sampler's log-probabilities of `tokens` are from the policy's (in bf16 the mean),
+    and how far they may be. Raises InputError if they are farther.
+    """
+    model, tokens_1T = causal_model(engine), torch.tensor([tokens], device=engine.device)
+    positions_1T = torch.arange(len(tokens), device=engine.device)[None]
+    with evaluating(engine.module, engine.device):
+        policy_T = engine.module(tokens_1T, positions_1T, tokens_1T.roll(-1, 1))[0, :-1].cpu()
+    gaps, exact = (policy_T - torch.tensor(generator.score(tokens))).abs(), model.dtype == torch.float32
+    gap, bound = float(gaps.max() if exact else gaps.mean()), BOUND["fp32" if exact else "bf16"]
+    if not gap <= bound:
+        raise InputError(
+            f"{model.config.model_type}: after the first sync sampler and policy differ by {gap:.3g} nats "
+            f"(allowed {bound}); vLLM cannot sample for the training of this kind of model"
+        )
+    return {"gap": gap, "bound": bound}

@@ -21,6 +21,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 DOCUMENTS = "documents"
+UNSUPPORTED = ("softcap", "s_aux")  # arguments that change the scores: a cap, sinks
 
 
 def document_arguments(positions_BT: Tensor) -> dict[str, Any]:
@@ -80,16 +81,17 @@ def attend(
     """Attention of `query` (B, H, T, E) to `key` and `value`, as (B, T, H, E).
 
     Document boundaries come from `document_arguments` or `shared_arguments`, or else from `position_ids`.
-    Raises RuntimeError without any, because attention across documents would go unnoticed, and for documents
-    longer than the model's sliding window.
+    Raises RuntimeError without any, because attention across documents would go unnoticed, and for attention
+    of a kind that no kernel here computes.
     """
+    for name in UNSUPPORTED:
+        if others.get(name) is not None:
+            raise RuntimeError(f"{type(module).__name__} asks for {name}, which packed attention lacks")
     if cu_seq_lens_q is None:
         ends = document_arguments(_checked(module, position_ids).expand(query.shape[0], -1))
         cu_seq_lens_q, max_length_q = ends["cu_seq_lens_q"], ends["max_length_q"]
         cu_seq_lens_k, max_length_k = cu_seq_lens_q, max_length_q
     window = others.get("sliding_window")
-    if window and max_length_k > window:
-        raise RuntimeError(f"{type(module).__name__} sees {window} tokens back; rows have {max_length_k}")
     flat = [tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value)]
     kernel = has_flash_kernel(value)
     if kernel:  # rotary embeddings return fp32 where weights are fp32
@@ -101,12 +103,13 @@ def attend(
     if kernel:
         places = cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k
         # Causal. Where a document has more keys than queries, the mask is aligned to the last of both.
-        options = {"window_size": (-1, 0), "scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
+        before = window - 1 if window else -1
+        options = {"window_size": (before, 0), "scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
         output_NHE = varlen_attn(*flat, *places, **options)
     else:
         with torch.autocast(query.device.type, enabled=False):
             ends = cu_seq_lens_q.tolist(), cu_seq_lens_k.tolist()
-            output_NHE = _one_by_one(*flat, *ends, scaling).to(value.dtype)
+            output_NHE = _one_by_one(*flat, *ends, scaling, window).to(value.dtype)
     return output_NHE.unflatten(0, (query.shape[0], query.shape[2])), None
 
 
@@ -148,9 +151,10 @@ def _one_by_one(
     query_ends: list[int],
     key_ends: list[int],
     scaling: float | None,
+    window: int | None,
 ) -> Tensor:
-    """Causal attention of each document, its queries being the last of its keys; neighbours of equal lengths
-    share a call.
+    """Causal attention of each document, its queries being the last of its keys, to the last `window` keys;
+    neighbours of equal lengths share a call.
     """
     heads = query_NHE.shape[1]
     if key_KHE.shape[1] != heads:
@@ -168,9 +172,11 @@ def _one_by_one(
             tensor.unflatten(0, (-1, length)).transpose(1, 2)
             for tensor, length in zip(tensors, (own, seen, seen), strict=True)
         )
-        mask = None
-        if own != seen:
+        mask, is_windowed = None, window is not None and seen > window
+        if own != seen or is_windowed:
             mask = torch.ones(own, seen, dtype=torch.bool, device=q.device).tril(seen - own)
+        if is_windowed:
+            mask = mask.triu(seen - own - window + 1)
         output = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, scale=scaling)
         parts.append(output.transpose(1, 2).flatten(0, 1))
     return torch.cat(parts)

@@ -23,10 +23,12 @@ from torch import Tensor, nn
 
 from pipeline.protocol.stage import InputError, Stage
 from pipeline.protocol.watchdog import enter
+from pipeline.training.folder import context_length, model_config
 from pipeline.training.lora import adapt
-from pipeline.training.model import full_shape, load_shared_model, model_config, split_config
+from pipeline.training.model import full_shape, load_shared_model, split_config
 from pipeline.training.rendezvous import join_store
 from pipeline.training.skips import Skips
+from pipeline.training.tokenizer import vocabulary_size
 
 T = TypeVar("T")
 FROZEN = {"whole": None, "split": "device", "main_memory": "main_memory"}  # launch.frozen: where shares are
@@ -63,13 +65,13 @@ def start_from(source: str, tokenizer: Any, stage: Stage[Any]) -> nn.Module:
 
     Raises InputError if the model supports only shorter sequences or fewer token ids.
     """
-    section, limits = stage.config, model_config(source)
-    longest = limits.max_position_embeddings
+    section, longest = stage.config, context_length(source)
+    known = model_config(source).get_text_config().vocab_size
     if section.context > longest:
         raise InputError(f"{stage.name}.context: {section.context} tokens; {source} was made for {longest}")
-    if len(tokenizer) > limits.vocab_size:
+    if (entries := vocabulary_size(tokenizer)) > known:
         raise InputError(
-            f"{source}: its tokenizer has {len(tokenizer)} entries, its weights are for {limits.vocab_size}; "
+            f"{source}: its tokenizer has {entries} entries, its weights are for {known}; "
             "give the model its own tokenizer"
         )
     start_process_group()

@@ -44,7 +44,7 @@ class ModelFlops:
     @classmethod
     def of(cls, model: nn.Module) -> "ModelFlops":
         """Count those of a transformers model, whether or not ZeRO-3 has split its weights."""
-        config = model.config
+        config = model.config.get_text_config()
         head = config.vocab_size * config.hidden_size
         embeddings = head if config.tie_word_embeddings else 2 * head
         shapes = [full_shape(parameter) for _, parameter, _ in own_parameters(model)]

@@ -12,6 +12,8 @@ rank the engine runs in the same process and takes new weights from memory. Why 
   next samples would use keys and values of the old weights.
 - Tied weights must be loaded under both names, because vLLM on the CPU otherwise keeps its old packed copy of
   the output layer.
+- A sampler whose weights come from training starts with random ones: a weight that a sync does not reach
+  stays random, and `score` shows it.
 - `processed_logprobs` are log-probabilities under the sampled distribution, temperature included. With
   top_p < 1 they are renormalised over the nucleus, so policy training uses top_p = 1.
 - Logits are in fp32, as in training, whatever the type of the weights.
@@ -41,21 +43,21 @@ import pipeline.training.environment  # noqa: F401 (sets variables that torch an
 os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # whole GiB only, and it overrides the exact size given below
 
 import torch
-from vllm import LLM, CompletionOutput, SamplingParams
+from vllm import LLM, CompletionOutput, RequestOutput, SamplingParams
 from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
 from vllm.platforms import current_platform
 
 from pipeline.config.launch import MAX_SEQUENCES
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.watchdog import beat
-from pipeline.training import weight_check
+from pipeline.training.asking import CPU_CACHE_BYTES
+from pipeline.training.folder import check_whole
 from pipeline.training.tokenizer import PROBES, load_tokenizer, probe_ids
 
 CPU_BLOCK_TOKENS = 32
-CPU_CACHE_BYTES = 512 << 20
 PREFILL_TOKENS = 8192
 PLAIN_FAMILY = "olmo2"
-NO_WEIGHTS = -1  # the version of a sampler that sleeps
+NO_WEIGHTS = -1  # the version of a sampler that sleeps, or waits for its first weights
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,9 @@ class Generator:
     `model_folder`: a Hugging Face folder or hub id, with its tokenizer. `max_sequences`: sequences sampled at
     once. `gpu_memory`: share of a GPU's memory it may use. Where a process group exists (a DeepSpeed rank),
     each rank has its own engine, or `tensor_parallel` consecutive ranks share one and must request the same
-    samples. `sleep`: let `sleep()` free GPU memory. `version` is the caller's number of the loaded weights;
-    0 means those of the folder.
+    samples. `sleep`: let `sleep()` free GPU memory. `empty`: start without weights, until `load_weights`.
+    `version` is the caller's number of the loaded weights; 0 means those of the folder. Raises InputError for
+    a folder that lacks weights, or that vLLM cannot open.
     """
 
     def __init__(
@@ -125,7 +128,9 @@ class Generator:
         gpu_memory: float = 0.9,
         tensor_parallel: int = 1,
         sleep: bool = False,
+        empty: bool = False,
     ) -> None:
+        check_whole(model_folder)
         hosted = torch.distributed.is_available() and torch.distributed.is_initialized()
         engine = engine_settings(max_model_len)
         if current_platform.is_cpu():
@@ -134,28 +139,29 @@ class Generator:
             engine |= {"gpu_memory_utilization": gpu_memory, "enable_sleep_mode": sleep}
         self.tokenizer_folder = tempfile.TemporaryDirectory()
         tokenizer = save_plain_tokenizer(model_folder, self.tokenizer_folder.name)
-        self.llm = LLM(
-            model=os.fspath(model_folder),
-            tokenizer=self.tokenizer_folder.name,
-            dtype=dtype,
-            seed=seed,
-            max_num_seqs=max_sequences,
-            logprobs_mode="processed_logprobs",
-            disable_log_stats=True,
-            use_tqdm_on_load=False,
-            tensor_parallel_size=tensor_parallel,
-            disable_custom_all_reduce=True,
-            distributed_executor_backend="external_launcher" if hosted else None,
-            **engine,
-        )
+        try:
+            self.llm = LLM(
+                model=os.fspath(model_folder),
+                tokenizer=self.tokenizer_folder.name,
+                dtype=dtype,
+                seed=seed,
+                max_num_seqs=max_sequences,
+                logprobs_mode="processed_logprobs",
+                disable_log_stats=True,
+                use_tqdm_on_load=False,
+                tensor_parallel_size=tensor_parallel,
+                disable_custom_all_reduce=True,
+                distributed_executor_backend="external_launcher" if hosted else None,
+                load_format="dummy" if empty else "auto",
+                **engine,
+            )
+        except Exception as error:  # a family that vLLM lacks, or has no kernel for here, raises any kind
+            raise InputError(f"{model_folder}: vLLM cannot open it ({_first_line(error)})") from error
         if any(probe_ids(self.llm.get_tokenizer(), text) != probe_ids(tokenizer, text) for text in PROBES):
             raise InputError(f"{model_folder}: vLLM's tokenizer gives other ids than the model's")
-        self.shared = tensor_parallel
-        if current_platform.is_cpu():
-            self.llm.collective_rpc(weight_check.record)
         step = self.llm.llm_engine.step
         self.llm.llm_engine.step = lambda: beat() or step()
-        self.version = 0
+        self.version = NO_WEIGHTS if empty else 0
         self.can_sleep, self.asleep = sleep and not current_platform.is_cpu(), False
 
     def generate(
@@ -179,8 +185,8 @@ class Generator:
         by at least `n`. The model's end-of-sequence tokens, `stop_token_ids` and `stop` strings end a sample.
         A prompt plus `max_tokens` must fit into `max_model_len`. Raises EngineDied.
         """
-        if self.asleep:
-            raise RuntimeError("the sampler sleeps and has no weights")
+        if self.version == NO_WEIGHTS:
+            raise RuntimeError("the sampler has no weights: it sleeps, or waits for its first")
         if seeds is not None and len(seeds) != len(prompts):
             raise ValueError(f"{len(seeds)} seeds for {len(prompts)} prompts")
         if not prompts:
@@ -200,43 +206,38 @@ class Generator:
             for number, room, seed in zip(numbers, longest, seeds or [None] * len(prompts), strict=True)
         ]
         requests = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
-        try:
-            results = self.llm.generate(requests, parameters, use_tqdm=False)
-        except Exception as error:
-            raise EngineDied(
-                f"the sampling engine died: {type(error).__name__}: {error}".splitlines()[0]
-            ) from error
+        results = self._run(requests, parameters)
         return [[_sample(output) for output in result.outputs] for result in results]
+
+    def score(self, tokens: list[int]) -> list[float]:
+        """Return the log-probability of each token but the first, given those before. Raises EngineDied."""
+        parameters = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False)
+        (result,) = self._run([{"prompt_token_ids": tokens}], [parameters])
+        pairs = zip(tokens[1:], result.prompt_logprobs[1:], strict=True)
+        return [entry[token].logprob for token, entry in pairs]
+
+    def _run(self, requests: list[Any], parameters: list[SamplingParams]) -> list[RequestOutput]:
+        try:
+            return self.llm.generate(requests, parameters, use_tqdm=False)
+        except Exception as error:
+            raise EngineDied(f"the sampling engine died: {_first_line(error)}") from error
 
     def load_weights(self, named_tensors: Iterable[tuple[str, torch.Tensor]], version: int) -> None:
         """Replace the weights by tensors under their Hugging Face names, tied ones under both names, and
         drop the keys and values cached from the old ones. `version` numbers the new weights.
-
-        Raises InputError, with the name of a weight, unless the sampler then holds these weights.
         """
         if self.asleep:
             torch.cuda.empty_cache()  # vLLM's allocator cannot use what torch has cached
             self.llm.wake_up()
             self.asleep = False
-        trained: weight_check.Sums = {}
-        weights = weight_check.noted(named_tensors, self.llm.llm_engine.model_config.dtype, trained)
-        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
-        self._check(trained, version)
+        if current_platform.is_cpu():
+            self.llm.collective_rpc(_forget_packed_experts)
+        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": named_tensors})
+        if current_platform.is_cpu():
+            self.llm.collective_rpc(_restore_packed_experts)
         if not self.llm.reset_prefix_cache():
             raise RuntimeError("vLLM did not drop its prefix cache: requests are still running")
         self.version = version
-
-    def _check(self, trained: weight_check.Sums, version: int) -> None:
-        ((own, packed),) = self.llm.collective_rpc(weight_check.sampler_sums)
-        shards = [own]
-        if self.shared > 1:
-            ranks: list[weight_check.Sums] = [{}] * torch.distributed.get_world_size()
-            torch.distributed.all_gather_object(ranks, own)
-            first = torch.distributed.get_rank() // self.shared * self.shared
-            shards = ranks[first : first + self.shared]
-        name = weight_check.stale(weight_check.joined(trained, packed), shards)
-        if name is not None:
-            raise InputError(f"weight sync {version}: the sampler's {name} is not the policy's; run again")
 
     def sleep(self) -> None:
         """Free the GPU memory; weights, cached keys and values are lost. `load_weights` ends it."""
@@ -248,6 +249,27 @@ class Generator:
         """Free the engine's memory."""
         del self.llm
         gc.collect()
+
+
+def _expert_methods(worker: Any) -> list[Any]:
+    methods = (getattr(module, "quant_method", None) for module in worker.model_runner.get_model().modules())
+    return [method for method in methods if hasattr(method, "moe_kernel")]
+
+
+def _forget_packed_experts(worker: Any) -> None:
+    """Let vLLM pack the experts' weights again, which it does on a CPU only where it has no kernel yet."""
+    for method in _expert_methods(worker):
+        method.former_kernel, method.moe_kernel = method.moe_kernel, None
+
+
+def _restore_packed_experts(worker: Any) -> None:
+    """Give layers that no weights came for their kernels back."""
+    for method in _expert_methods(worker):
+        method.moe_kernel = method.moe_kernel or method.former_kernel
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _sample(output: CompletionOutput) -> Sample:

@@ -19,6 +19,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from pipeline.config.lora import Lora
+from pipeline.protocol.ending import say
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.manifest import write_json
 
@@ -38,6 +39,12 @@ def adapt(model: nn.Module, settings: Lora, seed: int, stage: str) -> nn.Module:
             raise InputError(
                 f"{stage}.lora.targets: {target!r} is no linear layer of this model; it has {known}"
             )
+    experts = sum(weight.numel() for name, weight in model.named_parameters() if ".experts." in name)
+    if experts:
+        share = experts / sum(weight.numel() for weight in model.parameters())
+        say(
+            f"{stage}: {share:.0%} of the weights are experts', which are no linear layers: no adapters there"
+        )
     torch.manual_seed(seed)
     model = inject_adapter_in_model(_peft_config(settings), model)
     model.register_state_dict_post_hook(_drop_frozen)

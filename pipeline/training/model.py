@@ -5,8 +5,10 @@ given target and never holds the logits of more than a chunk of positions. Shape
 T positions, N = B*T positions end to end, D hidden size, V vocabulary.
 """
 
+import re
 import shutil
 from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,46 +16,51 @@ import torch
 from huggingface_hub.utils import enable_progress_bars
 from torch import Tensor, nn
 from transformers import (
-    AutoConfig,
     AutoModelForCausalLM,
     GenerationConfig,
     LlamaConfig,
 )
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import revert_weight_conversion
 from transformers.initialization import no_init_weights
 from transformers.utils import logging as transformers_logging
 
 from pipeline.config.lora import ADAPTER
 from pipeline.protocol.stage import InputError
 from pipeline.protocol.watchdog import enter
-from pipeline.training.attention import DOCUMENTS, document_arguments
+from pipeline.training.folder import load_whole, model_config
+from pipeline.training.isolation import PackedModel, compared
 from pipeline.training.linear_loss import target_logprobs, weighted_nll
 from pipeline.training.lora import is_adapter, matrices, merged, own_parameters, save_adapter
 from pipeline.training.packing import IGNORE
-from pipeline.training.tokenizer import from_pretrained
 
 transformers_logging.disable_progress_bar()  # of reading and writing weights
 enable_progress_bars()  # of downloads, which the line before stops too
 
-LOGIT_SCALES = ("final_logit_softcapping", "logit_scale", "logits_scaling")  # keys of Gemma, Cohere, Granite
+LAYER = re.compile(r".*?\.\d+\.")  # in the name of a weight
 DTYPES = {"fp32": torch.float32, "mixed": torch.float32, "bf16": torch.bfloat16}
 
 
-class TokenLogprobs(nn.Module):
+class TokenLogprobs(PackedModel):
     """log pi(target | tokens so far) for packed sequences, without a full logits tensor.
 
     `model` is any causal language model of transformers whose output layer is linear without bias; others
     raise InputError. `positions_BT` restart from 0 at each document of a row, and no token attends to another
-    document. With `mixed`, matrix products run in bf16 on fp32 weights.
+    document.
     """
 
-    def __init__(self, model: nn.Module, mixed: bool = False) -> None:
-        super().__init__()
-        self.model, self.mixed = model, mixed
-        scaled = [name for name in LOGIT_SCALES if getattr(model.config, name, None) not in (None, 1)]
-        if scaled or getattr(model.get_output_embeddings(), "bias", None) is not None:
-            what = f"logits changed by {scaled[0]}" if scaled else "an output layer with a bias"
+    def __init__(self, model: nn.Module, mixed: bool = False, longest: int | None = None) -> None:
+        super().__init__(model, mixed, longest)
+        self.model = model
+        head = model.get_output_embeddings()
+        if head is None or getattr(head, "bias", None) is not None:
+            what = "no output layer" if head is None else "an output layer with a bias"
             raise InputError(f"{model.config.model_type}: {what}; only a linear output layer can be trained")
-        model.set_attn_implementation(DOCUMENTS)
+
+    @property
+    def trunk(self) -> nn.Module:
+        """The model without its output layer."""
+        return self.model.base_model
 
     def forward(
         self,
@@ -72,7 +79,8 @@ class TokenLogprobs(nn.Module):
         `places_N`: where the targets are in the rows laid end to end; without it the device is asked.
         """
         with torch.autocast(tokens_BT.device.type, torch.bfloat16, enabled=self.mixed):
-            hidden_ND = self._hidden(tokens_BT, positions_BT, documents).flatten(0, 1)
+            hidden_BTD = self.hidden(tokens_BT, positions_BT, documents, targets_BT)
+        hidden_ND = (hidden_BTD.to(torch.bfloat16) if self.mixed else hidden_BTD).flatten(0, 1)
         targets_N = targets_BT.flatten()
         wanted = (targets_N != IGNORE).nonzero().squeeze(1) if places_N is None else places_N
         head_VD = self.model.get_output_embeddings().weight
@@ -86,21 +94,24 @@ class TokenLogprobs(nn.Module):
             return loss, spread(logprobs).view_as(targets_BT)
         return spread(target_logprobs(*chosen)).view_as(targets_BT)
 
-    def _hidden(self, tokens_BT: Tensor, positions_BT: Tensor, documents: dict[str, Any] | None) -> Tensor:
-        """Return last hidden states (B, T, D), in the type used for matrix products."""
-        apart = documents or document_arguments(positions_BT)
-        output = self.model.base_model(
-            input_ids=tokens_BT, position_ids=positions_BT, use_cache=False, **apart
-        ).last_hidden_state
-        return output.to(torch.bfloat16) if self.mixed else output
+    def alone(self, tokens_1T: Tensor, targets_1T: Tensor) -> Tensor:
+        """Return the log-probabilities (T,) that transformers computes of one document."""
+        logits_TV = compared(self.model(input_ids=tokens_1T, use_cache=False).logits[0])
+        return logits_TV.float().log_softmax(-1).gather(1, compared(targets_1T[0])[:, None]).squeeze(1)
+
+    def packed(
+        self, tokens_BT: Tensor, positions_BT: Tensor, targets_BT: Tensor, documents: dict[str, Any] | None
+    ) -> Tensor:
+        """Return the log-probabilities (B, T) of packed documents."""
+        return self(tokens_BT, positions_BT, targets_BT, documents=documents)
 
 
 def load_model(source: str | Path, precision: str = "fp32", kind: type = AutoModelForCausalLM) -> nn.Module:
-    """Load the causal language model of a folder or hub id, with weights in `precision`.
+    """Load the causal language model of a folder or hub id, with weights in `precision`. Raises InputError.
 
     With `AutoModel` as `kind` the transformer alone, without its output layer.
     """
-    return from_pretrained(kind, source, dtype=DTYPES[precision], attn_implementation="sdpa")
+    return load_whole(kind, source, dtype=DTYPES[precision])
 
 
 def load_shared_model(
@@ -121,8 +132,7 @@ def load_shared_model(
         model = whole.to(device)
     else:
         with _unfilled(device, split), no_init_weights():
-            keys = {"dtype": DTYPES[precision], "attn_implementation": "sdpa"}
-            model = kind.from_config(model_config(source), **keys)
+            model = kind.from_config(model_config(source), dtype=DTYPES[precision])
         model.tie_weights()
     if split is not None and first and hasattr(whole, "generation_config"):
         model.generation_config = whole.generation_config
@@ -172,34 +182,40 @@ def new_model(
     return AutoModelForCausalLM.from_config(config, dtype=DTYPES[precision], attn_implementation="sdpa")
 
 
-def model_config(source: str | Path) -> Any:
-    """Read the configuration of the model in a folder or hub id."""
-    return from_pretrained(AutoConfig, source)
-
-
-def context_length(source: str | Path) -> int:
-    """Return the longest sequence that the model at `source` supports; tokens."""
-    return int(model_config(source).max_position_embeddings)
-
-
 def causal_model(engine: Any) -> nn.Module:
     """Return the transformers model inside a DeepSpeed engine."""
     return engine.module.model
 
 
-def named_weights(engine: Any, tied: bool = False) -> Iterator[tuple[str, Tensor]]:
+def named_weights(engine: Any) -> Iterator[tuple[str, Tensor]]:
     """Yield whole weights of the engine's model in turn, whatever the ZeRO stage; all ranks must iterate.
 
-    A tensor is valid only until the next one is requested. With `tied`, a tied output layer also comes under
-    its own name, because vLLM's CPU engine otherwise keeps its old packed copy. Adapters are merged.
+    A tensor is valid only until the next one is requested. Adapters are merged.
     """
-    model = causal_model(engine)
-    embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings()
-    for name, parameter, layer in own_parameters(model):
+    for name, parameter, layer in own_parameters(causal_model(engine)):
         with _whole(parameter, *(matrices(layer) if layer else ())):
             yield name, merged(parameter, layer) if layer else parameter.data
-            if tied and parameter is embedding and head.weight is embedding:
-                yield "lm_head.weight", parameter.data
+
+
+def sampler_weights(engine: Any) -> Iterator[tuple[str, Tensor]]:
+    """Yield the same under the names and in the layout of model folders, which vLLM reads.
+
+    transformers joins tensors of a folder, such as those of experts; they are parted again layer by layer. A
+    tied output layer comes under its own name too: vLLM's CPU engine otherwise keeps its old packed copy.
+    """
+    model = causal_model(engine)
+    embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    names = {id(parameter): name for name, parameter, _ in own_parameters(model)}
+    if not get_model_conversion_mapping(model, add_legacy=False):
+        parts = ([pair] for pair in named_weights(engine))
+    else:
+        layers = groupby(named_weights(engine), lambda pair: LAYER.match(pair[0]) and LAYER.match(pair[0])[0])
+        copies = ({name: tensor.clone() for name, tensor in layer} for _, layer in layers)
+        parts = (revert_weight_conversion(model, layer).items() for layer in copies)
+    for name, tensor in chain.from_iterable(parts):
+        yield name, tensor
+        if embedding is head and name == names[id(embedding)]:
+            yield "lm_head.weight", tensor
 
 
 def weights_in_memory(weights: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:

@@ -58,7 +58,7 @@ def train_and_export(
     Returns the number of steps, parameters, tokens and targets. Raises InputError as `train` does.
     """
     prepare(model, stage.launch)
-    module = TokenLogprobs(model, stage.config.precision == "mixed")
+    module = TokenLogprobs(model, stage.config.precision == "mixed", stage.config.context)
     engine = build_engine(module, settings_from(stage.config, stage.launch))
     folder = stage.work / KEPT
 
@@ -67,6 +67,7 @@ def train_and_export(
             keep_model(engine, tokenizer, folder / plan.kept[done])
 
     seen = train(stage, engine, plan, keep)
+    stage.checks["packing"] = module.verdict
     export_model(engine, tokenizer, stage.partial)
     if plan.kept and stage.is_main:
         shutil.copytree(folder, stage.partial / KEPT, copy_function=os.link)

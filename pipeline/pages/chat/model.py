@@ -17,11 +17,12 @@ from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.prompts import chat_prompt
 from pipeline.evaluate.sampling import Answer, Sampler
 from pipeline.protocol.code import Code
+from pipeline.protocol.ending import say
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.identity import data_of, read_manifest
 from pipeline.reward.model import SETTINGS
 from pipeline.sandbox.pool import NoNamespaces, check
-from pipeline.training.asking import open_model
+from pipeline.training.asking import fitting_context, open_model
 from pipeline.training.chat import language_of
 
 MODES = {"cot": "chat_cot", "tool": "chat_tool"}
@@ -70,7 +71,12 @@ class Chat:
 
     @cached_property
     def sampler(self) -> Sampler:
+        import torch
+
         context = self.model.context
+        if not torch.cuda.is_available() and (fitting := fitting_context(self.model)) < context:
+            say(f"chat: at most {fitting:,} tokens of {context:,}: a CPU's cache holds no more of this model")
+            context = fitting
 
         def start() -> Any:
             from pipeline.training.generation import Generator
