@@ -31,7 +31,8 @@ def test_another_executor_is_asked_for_gpus_only_for_what_is_not_linked(
     words += [f"{submit} {{rule}} {{resources.gpu}}", "--seconds-between-status-checks", "1", "--jobs", "2"]
     words += ["--default-resources", "gpu=0", "--set-resources", "cpt_model:gpu=8", "sft_model:gpu=8"]
     overlays = checkout.overlay({"models": {"tool": {"steps": 5}}})
-    done = checkout.snakemake("sft/tool", *words, "--forcerun", "tokens/tokenizer", overlays=overlays)
+    words += ["--forcerun", "results/small/tokens/tokenizer"]
+    done = checkout.snakemake("results/small/sft/tool", *words, overlays=overlays)
     assert done.returncode == 0, done.stdout[-3000:]
     linked = ["tokens_mixture 0", "cpt_model 0", "sft_model 0"]
     assert asked.read_text().splitlines() == ["tokens_tokenizer 0", *linked, "sft_model 8"]
@@ -49,10 +50,13 @@ def test_results_may_lie_in_a_storage_and_none_is_left_here(
     checkout, remote = copy_checkout(tmp_path / "checkout"), tmp_path / "remote"
     overlays = checkout.overlay({"crawl": {"warc": ["miniweb:warc/miniweb-00000.warc.gz"]}})
     storage = ["--default-storage-provider", "fs", "--default-storage-prefix", str(remote)]
-    done = checkout.snakemake("crawl/exact", *storage, overlays=overlays)
-    assert done.returncode == 0, done.stdout[-3000:]
     monkeypatch.chdir(checkout.folder)
     keys = Keys(read_graph(overlays, []))
+    manifest = str(keys.entry("crawl/exact").manifest)
+    link = checkout.snakemake("results/small/crawl/exact", "-n", *storage, overlays=overlays)
+    assert link.returncode == 1 and link.stdout.strip().endswith(f"in a storage; ask for {manifest}")
+    done = checkout.snakemake(manifest, *storage, overlays=overlays)
+    assert done.returncode == 0, done.stdout[-3000:]
     made = ["miniweb", next(name for name in keys.graph.nodes if name.startswith("crawl/extract-"))]
     for name in made:
         entry = keys.entry(name)
@@ -60,8 +64,8 @@ def test_results_may_lie_in_a_storage_and_none_is_left_here(
         for file in (entry.manifest, *(entry.data / each for each in files)):
             assert (remote / file).read_bytes() == (finished.folder / file).read_bytes()
     assert not list((checkout.folder / "results").rglob("*.*"))
-    again = checkout.snakemake("crawl/exact", "--dry-run", *storage, overlays=overlays)
+    again = checkout.snakemake(manifest, "--dry-run", *storage, overlays=overlays)
     assert "Nothing to be done" in again.stdout and "not made yet" not in again.stdout
     (remote / keys.entry("crawl/exact").manifest).unlink()
-    again = checkout.snakemake("crawl/exact", "--dry-run", *storage, overlays=overlays)
+    again = checkout.snakemake(manifest, "--dry-run", *storage, overlays=overlays)
     assert re.findall(r"^(?:local)?rule (crawl_\w+):", again.stdout, re.MULTILINE) == ["crawl_exact"]

@@ -147,7 +147,7 @@ def test_a_pinned_result_is_not_touched_whoever_asks(checkout: Checkout) -> None
     base = keys_of().entry("cpt/base")
     before = tree(checkout)
     overlays = checkout.overlay({"pins": {"cpt/base": base.key}})
-    asked = [str(base.manifest), "--force"], ["sft/instruct", "--forcerun", "cpt"]
+    asked = [str(base.manifest), "--force"], ["results/small/sft/instruct", "--forcerun", "cpt"]
     for words in asked:
         done = checkout.snakemake(*words, overlays=overlays)
         told = [line for line in done.stdout.splitlines() if f"pins.cpt/base: {base.key} is pinned" in line]
@@ -229,7 +229,7 @@ def test_a_result_is_named_by_its_link_or_its_data_alike(
 
 
 def test_deleting_all_output_deletes_the_results(checkout: Checkout) -> None:
-    done = checkout.snakemake("sft/tool", "--delete-all-output")
+    done = checkout.snakemake("results/small/sft/tool", "--delete-all-output")
     assert done.returncode == 0, done.stdout[-3000:]
     keys = keys_of()
     gone = {name for name in keys.graph.nodes if not keys.entry(name).manifest.exists()}

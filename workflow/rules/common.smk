@@ -122,6 +122,8 @@ def linked(wildcards):
     if name not in GRAPH.nodes:
         above = next((str(one) for one in Path(name).parents if str(one) in GRAPH.nodes), name)
         refuse(f"{RESULTS}/{name}: no such result{nearest(above, GRAPH.nodes, f'{RESULTS}/')}")
+    if REMOTE:
+        refuse(f"{RESULTS}/{name}: a link, but results are in a storage; ask for {KEYS.entry(name).manifest}")
     files = wanted([name])(wildcards)
     if workflow.is_main_process and not KEYS.entry(name).linked:
         workflow.dag.forcefiles.add(f"{RESULTS}/{name}")
