@@ -10,4 +10,5 @@ COPY environment.yml /tmp/environment.yml
 RUN conda env create --file /tmp/environment.yml && conda clean --all --yes
 ENV PATH=/opt/conda/envs/deepseekmath/bin:$PATH
 WORKDIR /work
+ENV PYTHONPATH=/work/packages/mathverdict/src:/work/packages/sealedpy/src:/work/packages/webformulas/src
 CMD ["python", "-m", "pipeline", "--help"]

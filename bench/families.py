@@ -18,7 +18,7 @@ import torch
 from given.families import FAMILIES, small_model
 from tiny_model import save_tiny_model
 
-from pipeline.protocol.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.training.model import TokenLogprobs, load_model
 
 TOKENS = [(7 * place + place**2) % 90 + 4 for place in range(100)]

@@ -21,10 +21,10 @@ import yaml
 from corpus import resiliparse_alone, seconds, trafilatura_alone
 from crawl_warcs import FILLER
 from table import ROOT, Row, publish, row_of
+from webformulas.signs import Source
 from webmain import webmain_rows
 
 from pipeline.crawl.text import extract
-from pipeline.formulas.signs import Source
 
 FOLDER = ROOT / "tests/extraction"
 PAGES = 4  # of each family

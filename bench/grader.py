@@ -19,14 +19,14 @@ from typing import Any
 
 from given import adversarial
 from given.adversarial import Attack
+from mathverdict.answers import Verdict, compare
+from mathverdict.boxes import formulas
 from table import DATA, ROOT, Row, larger_set, publish, row_of, use_one_core
 
-from pipeline.data.rows import read_rows
+from pipeline.core.data.rows import read_rows
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import majority
 from pipeline.evaluate.profiles import STRICT, Profile, grade_response
-from pipeline.grader.answers import Verdict, compare
-from pipeline.grader.boxes import formulas
 
 PAIRS = ROOT / "tests/data/grader_pairs.jsonl"
 PEERS = ("math-verify", "sympy")

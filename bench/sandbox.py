@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from sealedpy.pool import Sandbox
 from table import Row, publish, row_of
-
-from pipeline.sandbox.pool import Sandbox
 
 REPEATS = 50
 PROGRAMS = {

@@ -8,8 +8,8 @@ import numpy as np
 from datatrove.data import Document
 from numpy.typing import NDArray
 
+from pipeline.core.data.shards import DocumentWriter, write_table
 from pipeline.crawl.extract import PAGES_FILE, RECORDS, RECORDS_FILE
-from pipeline.data.shards import DocumentWriter, write_table
 
 PARTS = 4  # of the clusters
 SHARD = 50_000  # most pages of one

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from table import Row, row_of
 
-from pipeline.data.rows import read_rows
+from pipeline.core.data.rows import read_rows
 
 FORMULA = re.compile(
     r"\$\$(.+?)\$\$|(?<![\\$])\$(?! )([^$\n]+?)(?<! )\$(?!\d)|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL

@@ -35,11 +35,11 @@ OPTIONS of `run` are Snakemake's, whose command line it prints:
 """
 MODULES = {
     **{name: f"pipeline.{name}" for name in ("status", "plan")},
-    **{name: f"pipeline.pages.{name}" for name in ("chat", "review")},
+    **{name: f"pipeline.cli.{name}" for name in ("chat", "review")},
     **{name: f"pipeline.evaluate.{name}" for name in ("score", "grade")},
-    "classify": "pipeline.corpus.classify",
-    "experiment": "pipeline.experiments.experiment",
-    "export": "pipeline.release",
+    "classify": "pipeline.cli.classify",
+    "experiment": "pipeline.cli.experiment",
+    "export": "pipeline.cli.export",
 }
 # Snakemake as `python -m snakemake` starts it, without a traceback for Ctrl-C while it is read and plans.
 QUIET = """import runpy, sys

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from pipeline.config.cpt import CptSection
-from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
+from pipeline.core.stage import Counts, InputError, Stage, run_stage
 from pipeline.tokens.mixture import Mixture
 from pipeline.training.engine import multi_step, start_from, use_threads
 from pipeline.training.model import new_model

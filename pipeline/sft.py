@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from pipeline.config.sft import SftSection
-from pipeline.data.rows import read_rows, renamed
-from pipeline.protocol.folders import wait_for
-from pipeline.protocol.manifest import write_json
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
-from pipeline.protocol.store import put_in_place
-from pipeline.protocol.watchdog import enter
-from pipeline.ranks.queue import first_on_rank_0
+from pipeline.core.data.rows import read_rows, renamed
+from pipeline.core.folders import wait_for
+from pipeline.core.launch.queue import first_on_rank_0
+from pipeline.core.manifest import write_json
+from pipeline.core.progress import Progress
+from pipeline.core.stage import Counts, InputError, Stage, run_stage
+from pipeline.core.store import put_in_place
+from pipeline.core.watchdog import enter
 from pipeline.tokens.files import TokenFile, token_type, write_tokens
 from pipeline.training.chat import CHAT_TEMPLATE, encode_chat, language_of
 from pipeline.training.conversations import Turns, read_messages

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from webformulas.signs import Source
+
 from pipeline.crawl import extract, text
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
-from pipeline.formulas.signs import Source
 
 WEB = Path(__file__).parents[2] / "shared" / "data" / "web"  # real pages; tests that use them skip without
 FILLER = "The rest of this page is plain text about nothing in particular, long enough to count as a page. "

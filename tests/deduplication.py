@@ -8,9 +8,9 @@ from typing import Any
 from datatrove.data import Document
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.core.data.shards import DocumentWriter
+from pipeline.core.stage import Counts, Stage, run_stage
 from pipeline.crawl import buckets, dedup, exact, filter, sign, survivors
-from pipeline.data.shards import DocumentWriter
-from pipeline.protocol.stage import Counts, Stage, run_stage
 
 
 def write_pages(folder: Path, pages: Iterable[tuple[str, str]], name: str = "a") -> Path:

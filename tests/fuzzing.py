@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from pipeline.protocol.stage import run_stage
+from pipeline.core.stage import run_stage
 
 SEED, ONLY = os.environ.get("FUZZ_SEED", "0"), os.environ.get("FUZZ_ONLY")
 JUNK: list[Any] = [

@@ -23,7 +23,7 @@ def launchers(folder: Path, nodes: int, ranks: int, *options: str) -> list[list[
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     place = [f"--nodes={nodes}", f"--ranks={ranks}", f"--port={port}", f"--ended={folder / 'ended'}"]
-    start = [sys.executable, "-m", "pipeline.ranks.launcher", *place, *options]
+    start = [sys.executable, "-m", "pipeline.core.launch.launcher", *place, *options]
     return [[*start, f"--node={node}"] for node in range(nodes)]
 
 
@@ -56,7 +56,7 @@ def start(
         return Program("tests.killing", [*dies_at, f"pipeline.{stage}", *words], ENVIRONMENT)
     if (launch or {}).get("ranks", 1) == 1:
         return Program(f"pipeline.{stage}", words, ENVIRONMENT)
-    command = [sys.executable, "-m", "pipeline.start", f"pipeline.{stage}", *words]
+    command = [sys.executable, "-m", "pipeline.core.start", f"pipeline.{stage}", *words]
     return Popen(command, cwd=ROOT, env=OF_RANKS, stderr=PIPE, text=True)
 
 

@@ -11,14 +11,14 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 import zstandard
 from given.lines import write_lines
+from mathverdict.answers import Verdict
 
+from pipeline.core.code import Code
+from pipeline.core.manifest import SCHEMA, fingerprint
 from pipeline.corpus.measures import measures
 from pipeline.corpus.training_set import LabelledPage
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import accuracy, at_k, by_label, contamination
-from pipeline.grader.answers import Verdict
-from pipeline.protocol.code import Code
-from pipeline.protocol.manifest import SCHEMA, fingerprint
 
 QUESTIONS = 120
 SAMPLES = 16  # stored by name, "16" before "2"

@@ -16,7 +16,7 @@ from given.families import small_model
 from tiny_model import save_tiny_model
 from torch import Tensor
 
-from pipeline.protocol.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.rl.explorer import check_sampler
 from pipeline.training.engine import start_process_group
 from pipeline.training.generation import Generator

@@ -12,12 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sandbox_attacks import ESCAPES, outside, plain, state
-
-from pipeline.sandbox.pool import Sandbox, Worker
+from sealedpy.pool import Sandbox, Worker
 
 # No attack needs numpy and sympy, and without them a worker starts and forks in a fraction of the time.
 SMALL_WORKER = """
-from pipeline.sandbox import worker
+from sealedpy import worker
 worker.WARM, worker.FIRST_USE, worker.more_modules = ("statistics", "threading"), "", list
 worker.main()
 """

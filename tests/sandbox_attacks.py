@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pipeline.sandbox.pool import Worker
+from sealedpy.pool import Worker
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -115,7 +115,7 @@ def programs(module: str) -> dict[int, dict[bytes, bytes]]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
-            if module.encode() in words and b"pipeline.start" not in words:
+            if module.encode() in words and b"pipeline.core.start" not in words:
                 lines = (folder / "environ").read_bytes().split(b"\0")
                 found[int(folder.name)] = dict(line.split(b"=", 1) for line in lines if b"=" in line)
         except (FileNotFoundError, ProcessLookupError):

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from pipeline.config.rl import RlSection
-from pipeline.ranks.clock import Clock
+from pipeline.core.launch.clock import Clock
 from pipeline.reward.model import RewardModel, load_trunk, score_places
 from pipeline.rl.learner import build_learner
 from pipeline.training import checkpoint, model, saver

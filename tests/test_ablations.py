@@ -13,11 +13,11 @@ from conftest import ROOT
 from datatrove.data import Document
 
 from pipeline.config.root import Config
+from pipeline.core.data.shards import DocumentWriter
+from pipeline.core.overlays import read_config
 from pipeline.corpus.formulas import has_formula, rows
 from pipeline.crawl.opted_out import OptedOut
-from pipeline.data.shards import DocumentWriter
-from pipeline.miniweb.texts import paper, prose, source_code
-from pipeline.protocol.overlays import read_config
+from pipeline.examples.miniweb.texts import paper, prose, source_code
 from workflow.graph import Graph, Result
 
 VALUES = read_config([ROOT / "configs/ablations.yaml"])

@@ -14,8 +14,8 @@ import yaml
 from conftest import ROOT
 
 from pipeline.config.root import Config
-from pipeline.protocol.overlays import DEFAULTS, read_config
-from pipeline.stages import PROGRAMS
+from pipeline.core.overlays import DEFAULTS, read_config
+from pipeline.core.stages import PROGRAMS
 from workflow.arrays import with_arrays, without_others
 from workflow.graph import Graph
 

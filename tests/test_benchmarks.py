@@ -15,7 +15,12 @@ from given.cases import cases
 
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection
 from pipeline.config.root import benchmark_file
-from pipeline.data.rows import read_rows
+from pipeline.core import ending, watchdog
+from pipeline.core.code import Code
+from pipeline.core.data.rows import read_rows
+from pipeline.core.errors import Interrupted
+from pipeline.core.overlays import read_yaml
+from pipeline.core.stage import InputError
 from pipeline.evaluate import __main__ as evaluate
 from pipeline.evaluate import benchmarks
 from pipeline.evaluate.benchmarks import Item, load
@@ -23,11 +28,6 @@ from pipeline.evaluate.profiles import Profile, grade_response
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
 from pipeline.evaluate.proofs import NOT_CHECKED, check_proofs, proof_verdicts
 from pipeline.evaluate.sampling import PASSED, Answer, Decoding, Request, Sampler
-from pipeline.protocol import ending, watchdog
-from pipeline.protocol.code import Code
-from pipeline.protocol.errors import Interrupted
-from pipeline.protocol.overlays import read_yaml
-from pipeline.protocol.stage import InputError
 from pipeline.report.tables import accuracy, task_of
 
 TABLES = cases("benchmarks")

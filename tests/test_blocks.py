@@ -18,13 +18,13 @@ from given.corpora import corpus_of, rows_of, train_classifier
 from given.instances import graph_of
 from given.lines import write_lines
 from given.texts import write
+from webformulas.signs import Source
 
-from pipeline.blocks import HtmlExtractor, MathFilter
+from pipeline.core.data.rows import read_rows
+from pipeline.core.data.shards import read_documents, read_table
+from pipeline.corpus.blocks import HtmlExtractor, MathFilter
 from pipeline.crawl import extract
 from pipeline.crawl.text import extract as extract_text
-from pipeline.data.rows import read_rows
-from pipeline.data.shards import read_documents, read_table
-from pipeline.formulas.signs import Source
 
 TABLES = cases("filters")
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,7 +37,7 @@ from datatrove.pipeline.dedup import (
 from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
 from datatrove.utils.hashing import HashConfig
-from pipeline.blocks import BenchmarkFilter, ClassifierFilter, HtmlExtractor, MathFilter, Signatures
+from pipeline.corpus.blocks import BenchmarkFilter, ClassifierFilter, HtmlExtractor, MathFilter, Signatures
 
 settings = MinhashConfig(n_grams=5, num_buckets=10, hashes_per_bucket=4, hash_config=HashConfig(precision=32))
 first = [

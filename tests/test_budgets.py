@@ -10,13 +10,18 @@ from pydantic import BaseModel
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.lora import Lora
 from pipeline.config.root import SECTIONS, ModelNode, RunKeys
-from pipeline.config.section import Section
 from pipeline.config.tokens import MixtureNode, SourceNode
+from pipeline.core.section import Section
 
 BUDGETS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["budgets"]
-FOLDERS = {"code": ("pipeline", "workflow"), "tests": ("tests",), "bench": ("bench",)}
+FOLDERS = {
+    "code": ("pipeline", "workflow"),
+    "packages": ("packages",),
+    "tests": ("tests",),
+    "bench": ("bench",),
+}
 MOST = 400  # lines of a file
-MOST_BYTES = 117_000  # of README.md, CONTRIBUTING.md and docs/*.md
+MOST_BYTES = 110_000  # of README.md, CONTRIBUTING.md and docs/*.md
 
 
 def lines(folder: Path) -> int:
@@ -34,7 +39,7 @@ def test_a_total_of_lines_does_not_rise(total: str) -> None:
 def test_no_file_is_longer_than_a_reader_bears() -> None:
     paths = [
         path
-        for folder in ("pipeline", "workflow", "tests", "bench")
+        for folder in ("pipeline", "workflow", "packages", "tests", "bench")
         for path in (ROOT / folder).rglob("*.py")
     ]
     assert [path.name for path in paths if len(path.read_text().splitlines()) > MOST] == []

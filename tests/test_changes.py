@@ -22,10 +22,10 @@ import yaml
 from conftest import OVERLAYS, ROOT, Checkout
 from snakemake.cli import main as snakemake
 
-from pipeline import status
+from pipeline.cli import status
 from pipeline.config.corpus import CorpusSection
-from pipeline.protocol import code
-from pipeline.protocol.stage import CODE
+from pipeline.core import code
+from pipeline.core.stage import CODE
 from workflow.graph import Graph
 from workflow.keys import Keys
 from workflow.reasons import Reasons
@@ -166,11 +166,7 @@ def variant(run: Path) -> None:
 OTHER_DATA = {"stage": "sft", "parent": "base", "data": "miniweb:sft_tool.jsonl", "benchmarks": []}
 SHARE = {"mixtures": {"math": {"sources": {"corpus": {"share": 0.5}}}}}
 LAUNCH = {"launch": {"micro_batch": 2, "threads": 2}, "rl": {"launch": {"zero_stage": 3}}}
-MORE, EXTRACT, ANSWERS = (
-    "\n\ndef more():\n    return 1\n",
-    "pipeline/crawl/extract.py",
-    "pipeline/grader/answers.py",
-)
+MORE, EXTRACT = "\n\ndef more():\n    return 1\n", "pipeline/crawl/extract.py"
 CHANGES = [
     key("a key of one model", "rl/grpo", {"models": {"grpo": {"kl_coefficient": 0.04}}}, "0.0 -> 0.04"),
     key("a key of a stage, `rl.steps`", "rl/*", {"rl": {"steps": 5}}, "steps 3 -> 5"),
@@ -201,17 +197,17 @@ CHANGES = [
     edit("a comment in a program", "", EXTRACT),
     edit("a docstring", "", EXTRACT, '"""', '"""Other words. '),
     edit("an annotation", "", EXTRACT, "url: bytes | None)", "url: bytes)"),
-    edit("code that only carries work out, `protocol/stage.py`", "", "pipeline/protocol/stage.py", new=MORE),
+    edit("code that only carries work out, `core/stage.py`", "", "pipeline/core/stage.py", new=MORE),
     edit("a declaration of keys (`config/`)", "", "pipeline/config/crawl.py", new=MORE),
     edit("a rule (`workflow/rules/`)", "", "workflow/rules/crawl.smk"),
     edit("what a program of data does", "crawl/extract-*", EXTRACT, new=MORE, reason="the code of"),
-    edit("the grader", f"{EVALUATIONS} report", ANSWERS, new=MORE, told="reward/prm rl/grpo"),
     edit("`decontaminate/pages.py`", "decontaminate/pages", "pipeline/decontaminate/pages.py", new=MORE),
     edit("a template of the report", "report", "pipeline/report/templates/page.html.j2", new="\n"),
     edit("the loss of RL", "", "pipeline/rl/objectives.py", "torch.minimum(", "torch.maximum(", "rl/grpo"),
     edit("what all training does", "", "pipeline/training/engine.py", new=MORE, told=ALL),
     Change("a section's `version` raised", ("corpus/*",), raised_version, reason="the meaning of a key"),
     package("resiliparse", "crawl/extract-* crawl/sign-*"),
+    package("mathverdict", f"{EVALUATIONS} report", "reward/prm rl/grpo"),
     package("fasttext", "corpus/*/train corpus/*/score-*"),
     package("torch", EVALUATIONS, ALL),
     package("numpy", ""),

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pipeline.config.rl import RlSection
-from pipeline.protocol.stage import InputError, Stage
+from pipeline.core.stage import InputError, Stage
 from pipeline.rl.rollout import Group, Rollout, RolloutStore, published, read_groups, write_groups
 from pipeline.training import checkpoint, saver
 from tests.tiny_model import save_tiny_model

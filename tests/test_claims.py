@@ -17,10 +17,10 @@ from conftest import ROOT
 from given.cases import cases
 from given.plans import LEDGER, simulation_of
 
+from pipeline.cli.plan.power import ENOUGH, Simulation
+from pipeline.core.errors import InputError
+from pipeline.core.overlays import read_yaml
 from pipeline.intervals import Estimate, holm
-from pipeline.plan.power import ENOUGH, Simulation
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.overlays import read_yaml
 from pipeline.report.answers import Row, Sample
 from pipeline.report.claims import (
     CONTRADICTED,

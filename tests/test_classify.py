@@ -11,9 +11,9 @@ from given.corpora import MATH, corpus_of, rows_of, train_classifier, words
 from given.texts import write
 from killing import bytes_of, kill_at_call
 
-from pipeline.corpus import classify
-from pipeline.data.rows import read_rows
-from pipeline.data.shards import read_table
+from pipeline.cli import classify
+from pipeline.core.data.rows import read_rows
+from pipeline.core.data.shards import read_table
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from pipeline import stages
+from pipeline.core import code, stages
+from pipeline.core.code import CARRIERS, DATA, Code, changed
 from pipeline.evaluate.sampling import Decoding, Request, Sampler
-from pipeline.protocol import code
-from pipeline.protocol.code import PROTOCOL, Code, changed
 
 PROGRAMS = sorted({program.module for program in stages.PROGRAMS})
 BEFORE = Code()  # of this checkout; it remembers what it read, by content
@@ -57,7 +56,13 @@ def test_the_same_text_elsewhere_is_the_same_code(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", sorted(str(file.relative_to(ROOT)) for room in PROTOCOL for file in (ROOT / room).rglob("*.py"))
+    "file",
+    sorted(
+        name
+        for room in CARRIERS
+        for file in (ROOT / room).rglob("*.py")
+        if not (name := str(file.relative_to(ROOT))).startswith(DATA)
+    ),
 )
 @pytest.mark.parametrize("edit", ["\n# a comment\n", "\n\ndef added() -> int:\n    return 1\n"])
 def test_what_only_carries_work_out_decides_no_bytes(project: Path, file: str, edit: str) -> None:
@@ -65,7 +70,7 @@ def test_what_only_carries_work_out_decides_no_bytes(project: Path, file: str, e
     assert stale(project, file, "", edit) == set()
 
 
-@pytest.mark.parametrize("file", ["pipeline/config/section.py", "pipeline/config/rl.py"])
+@pytest.mark.parametrize("file", ["pipeline/core/section.py", "pipeline/config/rl.py"])
 def test_keys_count_by_their_values_and_not_by_the_code_that_declares_them(project: Path, file: str) -> None:
     assert stale(project, file, "", "\nEXTRA = 1\n") == set()
 
@@ -120,8 +125,20 @@ def test_a_module_that_a_function_imports_or_a_package_loads_by_name_counts() ->
 
 
 def test_a_module_that_runs_in_a_process_of_its_own_counts() -> None:
-    for file in ("evaluate/official_equality.py", "sandbox/worker.py"):
-        assert "pipeline.evaluate" in readers(f"pipeline/{file}")
+    assert "pipeline.evaluate" in readers("pipeline/evaluate/paper_equality.py")
+
+
+def test_a_module_that_moves_with_its_importers_changes_no_code(project: Path) -> None:
+    before, rooms = Code().digest("pipeline.sft"), project / "pipeline"
+    shutil.copytree(rooms, rooms.with_name("kept"))
+    (rooms / "training/packing.py").rename(rooms / "core/data/packing.py")
+    for path in rooms.rglob("*.py"):
+        text = path.read_text()
+        path.write_text(text.replace("pipeline.training.packing", "pipeline.core.data.packing"))
+    after = Code().digest("pipeline.sft")
+    shutil.rmtree(rooms)
+    rooms.with_name("kept").rename(rooms)
+    assert after == before
 
 
 def test_data_files_of_a_programs_package_count_by_their_bytes(project: Path) -> None:
@@ -150,14 +167,10 @@ def samples() -> set[tuple[str, str]]:
         ("training/generation.py", MORE, KINDS),
         ("evaluate/programs.py", MORE, RUN),
         ("evaluate/interpreter.py", MORE, RUN),
-        ("sandbox/worker.py", MORE, RUN),
-        ("sandbox/calls.toml", "\n", RUN),
         ("evaluate/sampling.py", "\n# c\n", set()),
         ("evaluate/__main__.py", MORE, set()),
         ("evaluate/profiles.py", MORE, set()),
         ("evaluate/ocw.toml", "\n", set()),
-        ("grader/extraction.py", MORE, set()),
-        ("grader/words.toml", "\n", set()),
         ("report/page.py", MORE, set()),
     ],
 )
@@ -173,10 +186,13 @@ def test_samples_are_drawn_again_when_what_draws_them_changes(
     assert samples() == before  # as of another rank
 
 
-def test_samples_are_drawn_again_by_another_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("package", "kinds"), [("vllm", KINDS), ("sealedpy", RUN), ("mathverdict", set())])
+def test_samples_are_drawn_again_by_another_version_of_what_draws_or_runs_them(
+    package: str, kinds: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     before, real = samples(), code.installed
-    monkeypatch.setattr(code, "installed", lambda name: "99.0" if name == "vllm" else real(name))
-    assert not before & samples()
+    monkeypatch.setattr(code, "installed", lambda name: "99.0" if name == package else real(name))
+    assert {kind for kind, _ in before - samples()} == kinds
 
 
 @pytest.mark.slow
@@ -233,9 +249,9 @@ def test_what_was_read_is_kept_only_when_asked_for(tmp_path: Path, monkeypatch: 
 
 def test_lists_of_words_count_where_a_module_names_them_and_what_pip_reads_nowhere() -> None:
     lists = {module: {file for file in DEFINITIONS[module] if file.endswith(".toml")} for module in PROGRAMS}
-    used = {"boilerplate", "mathematics", "macros", "scripts", "symbols", "symbol_font"}
+    used = {"boilerplate", "mathematics"}
     assert {Path(file).stem for file in lists["pipeline.crawl.extract"]} == used
     assert {Path(file).stem for file in lists["pipeline.tokens"]} == {"notations"}
     everywhere = {file for files in lists.values() for file in files}
-    there = {path for path in (ROOT / "pipeline").glob("*/*.toml") if path.name != "pyproject.toml"}
+    there = {path for path in (ROOT / "pipeline").glob("*/*.toml")}
     assert everywhere == {str(path.relative_to(ROOT)) for path in there}

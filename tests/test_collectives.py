@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from programs import OF_RANKS, ROOT
 
-from pipeline.start import command
+from pipeline.core.start import command
 
 PROGRAM = """
 import sys
@@ -14,7 +14,7 @@ import sys
 import torch
 
 import pipeline.training.engine
-from pipeline.rl.watch import sum_over_ranks
+from pipeline.rl.metrics import sum_over_ranks
 
 pipeline.training.engine.start_process_group()
 engine = pipeline.training.engine.build_engine(

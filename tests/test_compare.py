@@ -9,10 +9,10 @@ from given.lines import read_lines
 
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.config.root import Config
-from pipeline.experiments import rates
-from pipeline.miniweb.__main__ import run as make_web
-from pipeline.protocol.overlays import read_config
-from pipeline.protocol.stage import run_stage
+from pipeline.core.overlays import read_config
+from pipeline.core.stage import run_stage
+from pipeline.examples.miniweb.__main__ import run as make_web
+from pipeline.examples.recipes import rates
 from pipeline.report.methods import label
 from workflow.graph import Graph, Result
 

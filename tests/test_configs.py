@@ -7,12 +7,12 @@ import pytest
 import yaml
 from conftest import ROOT, copy_checkout, run
 
-from pipeline import status
+from pipeline.cli import status
 from pipeline.config.rl import RlSection
 from pipeline.config.root import SECTIONS, Config, ConfigError
-from pipeline.protocol.overlays import read_config
+from pipeline.core.overlays import read_config
+from pipeline.core.stages import program_of
 from pipeline.rl.__main__ import count_skipped
-from pipeline.stages import program_of
 from pipeline.training.engine import settings_from
 from pipeline.training.next_token import TrainingPlan, rows_of
 from pipeline.training.packing import IGNORE, PackedRow
@@ -259,4 +259,4 @@ def test_shipped_overlays_have_no_key_without_effect(overlays: list[str]) -> Non
 def test_make_pretrained_looks_for_the_benchmarks_before_it_converts_the_model(tmp_path: Path) -> None:
     words = ["make", "-n", "pretrained", "BENCH=/nope", f"PUBLISHED={tmp_path}/model"]
     plan = run(words).stdout
-    assert 0 < plan.index("experiments.pretrained") < plan.index("experiments.published")
+    assert 0 < plan.index("recipes.pretrained") < plan.index("recipes.published")

@@ -53,9 +53,9 @@ def test_a_stage_takes_the_edits_that_its_recipe_names(tmp_path: Path) -> None:
     assert 0 < len(edits) <= MOST_EDITS
     copy_checkout(tmp_path)
     write_files(tmp_path, "stage")
-    stage, program = re.findall(r"^ +(\w+\(.*\))$", edits["pipeline/stages.py"], re.MULTILINE)
-    insert(tmp_path / "pipeline/stages.py", '    StageRow("tokens"', f"    {stage},\n")
-    insert(tmp_path / "pipeline/stages.py", '    Program("tokens_', f"    {program},\n")
+    stage, program = re.findall(r"^ +(\w+\(.*\))$", edits["pipeline/core/stages.py"], re.MULTILINE)
+    insert(tmp_path / "pipeline/core/stages.py", '    StageRow("tokens"', f"    {stage},\n")
+    insert(tmp_path / "pipeline/core/stages.py", '    Program("tokens_', f"    {program},\n")
     (builder,) = CODE.findall(edits["workflow/graph.py"])
     insert(tmp_path / "workflow/graph.py", "# In the order", re.sub("^   ", "", builder, flags=re.MULTILINE))
     insert(tmp_path / "workflow/graph.py", "    add_tokens,", "    _add_reading,\n")
@@ -76,7 +76,7 @@ class DistilSection(SftSection):
 """,
     "pipeline/distil.py": """\
 from pipeline.config.distil import DistilSection
-from pipeline.protocol.stage import run_stage
+from pipeline.core.stage import run_stage
 from pipeline.sft import run
 
 if __name__ == "__main__":
@@ -94,9 +94,9 @@ def test_a_stage_that_trains_needs_one_edit_and_its_models_are_trained_and_evalu
     rules = tmp_path / "workflow/rules"
     (rules / "distil.smk").write_text((rules / "sft.smk").read_text().replace("sft", "distil"))
     row = '    StageRow("distil", "Distillation", "distil:DistilSection", "text"),\n'
-    insert(tmp_path / "pipeline/stages.py", '    StageRow("reward"', row)
+    insert(tmp_path / "pipeline/core/stages.py", '    StageRow("reward"', row)
     insert(
-        tmp_path / "pipeline/stages.py",
+        tmp_path / "pipeline/core/stages.py",
         '    Program("reward',
         '    Program("distil_model", "pipeline.distil"),\n',
     )
@@ -114,4 +114,4 @@ def test_a_stage_that_trains_needs_one_edit_and_its_models_are_trained_and_evalu
     ]
     told = python(tmp_path, *run)
     assert re.search(r"^distil_model +1$", told, re.MULTILINE)
-    assert "python -m pipeline.start pipeline.distil --input data=" in told and "--input parent=" in told
+    assert "python -m pipeline.core.start pipeline.distil --input data=" in told and "--input parent=" in told

@@ -14,9 +14,9 @@ from given.corpora import MATH, NEWS, ROOT, command, iterate, lists_of, make_poo
 from given.instances import graph_of
 from killing import survives_kills, survives_loss_and_kills
 
+from pipeline.core.data.shards import read_table
 from pipeline.corpus import classifier
 from pipeline.corpus.classifier import ZEROED_MEMORY, PageScorer
-from pipeline.data.shards import read_table
 from workflow.instances import Instance
 
 
@@ -153,7 +153,7 @@ def test_training_after_much_memory_was_used_has_no_nan_and_the_same_bits(tmp_pa
     program = """
 import hashlib, sys
 from pathlib import Path
-from pipeline.protocol.stage import InputError
+from pipeline.core.stage import InputError
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import train
 from pipeline.corpus.training_set import LabelledPage

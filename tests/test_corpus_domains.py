@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.config.corpus import CorpusSection
+from pipeline.core.data.database import Database, database
+from pipeline.core.stage import InputError
 from pipeline.corpus.candidates import add_blocked, add_pages, unmatched
 from pipeline.corpus.domains import Growth, add_mathematical, growth, judge, learn
 from pipeline.corpus.review_queue import differs, review_queue
@@ -18,8 +20,6 @@ from pipeline.corpus.score import SCORES
 from pipeline.crawl.annotations import add_annotations
 from pipeline.crawl.opted_out import OptedOut, read_urls
 from pipeline.crawl.urls import normalise_url
-from pipeline.data.database import Database, database
-from pipeline.protocol.stage import InputError
 
 Page = tuple[str, bool]  # URL, and whether it is kept
 HEADER = "prefix\tverdict\n"

@@ -15,15 +15,15 @@ from given.instances import graph_of, open_stage
 from killing import bytes_of
 
 from pipeline.config.corpus import CorpusSection
+from pipeline.core.data.database import database
+from pipeline.core.data.shards import read_table, write_table
+from pipeline.core.errors import InputError
 from pipeline.corpus import classifier, select
 from pipeline.corpus.convergence import KEPT
 from pipeline.corpus.cut import bins_of, find_cut, is_kept
 from pipeline.corpus.score import SCORES
 from pipeline.corpus.url_lists import GROWN
 from pipeline.crawl.filter import DUPLICATES
-from pipeline.data.database import database
-from pipeline.data.shards import read_table, write_table
-from pipeline.protocol.errors import InputError
 from workflow.keys import Keys
 
 KNOWN = "https://h1.example/1/0/29"  # a page of the seed, under a prefix that teaches

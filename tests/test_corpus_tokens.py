@@ -8,10 +8,10 @@ from given.instances import graph_of
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pipeline.config.root import ConfigError
+from pipeline.core.data.shards import DocumentWriter
+from pipeline.core.errors import InputError
 from pipeline.corpus.score import score_pages
 from pipeline.corpus.tokens import Ratio, measure
-from pipeline.data.shards import DocumentWriter
-from pipeline.protocol.errors import InputError
 from workflow.keys import Keys
 
 TEXTS = ["Let x be prime.", "数学很好", "Let 数 be 2.", "一二三 four", "so it is", "证明"]

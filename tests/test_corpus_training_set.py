@@ -12,6 +12,10 @@ from given.instances import Given, graph_of, open_stage
 from given.lines import write_lines
 
 from pipeline.config.corpus import CorpusSection
+from pipeline.core.data.shards import DocumentWriter, read_documents, tables, write_table
+from pipeline.core.errors import InputError
+from pipeline.core.manifest import SCHEMA
+from pipeline.core.stage import Stage
 from pipeline.corpus import training_set
 from pipeline.corpus.convergence import KEPT
 from pipeline.corpus.held_out import least_like_seed
@@ -26,10 +30,6 @@ from pipeline.corpus.training_set import (
 )
 from pipeline.corpus.url_lists import Survivors
 from pipeline.crawl.filter import DUPLICATES
-from pipeline.data.shards import DocumentWriter, read_documents, tables, write_table
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.manifest import SCHEMA
-from pipeline.protocol.stage import Stage
 
 CONFIG = CorpusSection(positives=20, negatives=12)
 INSTANCE = "iteration-2/train"

@@ -17,13 +17,13 @@ from given.cases import cases
 from killing import survives_loss_and_kills
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.core.data.shards import read_documents, read_table, tables
+from pipeline.core.identity import Digests, damage
+from pipeline.core.stage import run_stage
 from pipeline.crawl import buckets, exact, sign, survivors
 from pipeline.crawl import dedup as dedup_program
 from pipeline.crawl.signatures import ABSENT, MinHasher
 from pipeline.crawl.urls import normalise_url
-from pipeline.data.shards import read_documents, read_table, tables
-from pipeline.protocol.identity import Digests, damage
-from pipeline.protocol.stage import run_stage
 
 TABLES = cases("urls")
 WORDS = [f"word{number}" for number in range(5000)]

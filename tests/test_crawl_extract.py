@@ -10,9 +10,9 @@ import pytest
 from crawl_warcs import FILLER, RECORDS, URLS, WEB, extract_into, html, program, record, write_warc
 from killing import survives_kills
 
+from pipeline.core.data.shards import read_documents, read_table
 from pipeline.crawl import http_decoding, text_decoding
 from pipeline.crawl.language import detect_language
-from pipeline.data.shards import read_documents, read_table
 
 
 def extract(folder, *records, **config):

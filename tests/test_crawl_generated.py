@@ -13,7 +13,7 @@ from crawl_warcs import extract_into
 from deduplication import deduplicate_into
 from given.lines import read_lines
 
-from pipeline.data.shards import read_table
+from pipeline.core.data.shards import read_table
 
 ROOT = Path(__file__).parents[1]
 SIZES = {"scale": 0.05, "sft": 100, "rl": 100, "test": 100}
@@ -23,7 +23,7 @@ SIZES = {"scale": 0.05, "sft": 100, "rl": 100, "test": 100}
 def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A generated web in `web`, its pages in `pages` and its pool in `deduplicated/dedup`."""
     folder = tmp_path_factory.mktemp("generated")
-    command = [sys.executable, "-m", "pipeline.miniweb", "--config", json.dumps(SIZES)]
+    command = [sys.executable, "-m", "pipeline.examples.miniweb", "--config", json.dumps(SIZES)]
     subprocess.run([*command, "--output", str(folder / "web")], cwd=ROOT, check=True, capture_output=True)
     pages = extract_into(folder / "pages", folder / "web/warc/*.warc.gz")
     deduplicate_into(folder / "deduplicated", [pages], min_similarity=0.5)  # as in the demo

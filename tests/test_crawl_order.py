@@ -14,11 +14,11 @@ from given.instances import graph_of
 from killing import survives_loss_and_kills
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.core.data.shards import read_documents, read_table, tables
+from pipeline.core.stage import run_stage
 from pipeline.crawl.extract import extract_page
 from pipeline.crawl.mathematics import has_mathematics
 from pipeline.crawl.warc import ReadCounts, read_pages
-from pipeline.data.shards import read_documents, read_table, tables
-from pipeline.protocol.stage import run_stage
 from workflow.instances import Instance, Result
 
 TABLES = cases("mathematics")

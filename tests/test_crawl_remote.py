@@ -15,12 +15,12 @@ from crawl_server import CREDENTIALS, Server, address, server_of_files, with_use
 from crawl_warcs import RECORDS, extract_into, read, write_warc
 from given.instances import graph_of
 
+from pipeline.core.data.shards import read_table
+from pipeline.core.identity import Digests, digest_of
+from pipeline.core.stage import InputError
 from pipeline.crawl import remote, sources
 from pipeline.crawl.index import read_index
 from pipeline.crawl.warc import ReadCounts
-from pipeline.data.shards import read_table
-from pipeline.protocol.identity import Digests, digest_of
-from pipeline.protocol.stage import InputError
 from workflow.crawl import is_downloading
 
 

@@ -22,14 +22,14 @@ from stock_minhash import link_signatures, run_stages
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.root import Config
+from pipeline.core.data.shards import read_documents
+from pipeline.core.overlays import DEFAULTS, read_config
 from pipeline.crawl import exact, sign, signature_store
 from pipeline.crawl import filter as filter_pages
 from pipeline.crawl.buckets import bounds_of
 from pipeline.crawl.pairs import PairSorter
 from pipeline.crawl.signature_store import Bits, SignedShards, signed_pages
 from pipeline.crawl.signatures import SHINGLE, MinHasher
-from pipeline.data.shards import read_documents
-from pipeline.protocol.overlays import DEFAULTS, read_config
 from workflow.graph import Graph
 from workflow.instances import Instance
 from workflow.keys import Keys

@@ -6,9 +6,9 @@ from datatrove.data import Document
 from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
 
-from pipeline.data.rows import raw_lines
-from pipeline.data.shards import DocumentWriter, read_documents, read_table, shard_paths, write_table
-from pipeline.protocol.stage import InputError
+from pipeline.core.data.rows import raw_lines
+from pipeline.core.data.shards import DocumentWriter, read_documents, read_table, shard_paths, write_table
+from pipeline.core.stage import InputError
 
 DOCUMENTS = [
     Document(

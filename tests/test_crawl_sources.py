@@ -16,11 +16,11 @@ from given.cases import cases
 from given.instances import graph_of
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.core.data.shards import read_table
+from pipeline.core.stage import InputError
 from pipeline.crawl import extract, sources
 from pipeline.crawl.index import read_index, read_indexed_pages
 from pipeline.crawl.warc import ReadCounts
-from pipeline.data.shards import read_table
-from pipeline.protocol.stage import InputError
 from workflow.keys import Keys
 
 TABLES = cases("list_entries")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from crawl_warcs import FILLER, text_of
+from webformulas.macros import Macros
+from webformulas.signs import Source
 
 from pipeline.crawl.boilerplate import remove_lines
 from pipeline.crawl.list_numbers import label
 from pipeline.crawl.text import extract
-from pipeline.formulas.macros import Macros
-from pipeline.formulas.signs import Source
 
 CASES = tomllib.loads((Path(__file__).parent / "data/page_texts.toml").read_text(encoding="utf-8"))
 

@@ -14,9 +14,9 @@ from given.texts import Row, counted, write
 from given.webs import generate
 
 from pipeline.config.root import ConfigError
+from pipeline.core.data.shards import read_documents, read_table
 from pipeline.crawl import extract
-from pipeline.data.shards import read_documents, read_table
-from pipeline.experiments import real
+from pipeline.examples.recipes import real
 
 GOOD = {"text": FILLER * 2, "url": "https://a.example/1"}
 

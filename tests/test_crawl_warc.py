@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from crawl_warcs import RECORDS, URLS, extract_into, html, read, record, write_warc
 
+from pipeline.core.stage import InputError
 from pipeline.crawl import warc
 from pipeline.crawl.warc import ReadCounts, digest_of
-from pipeline.protocol.stage import InputError
 
 
 def sound(pages):

@@ -17,13 +17,17 @@ import zstandard
 from conftest import ROOT, WEAK
 from crawl_warcs import html, record, write_warc
 from given.examples import EXAMPLES
+from mathverdict.answers import compare
 
-from pipeline import problems
 from pipeline.config.corpus import CorpusSection
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, validated
 from pipeline.config.tokens import MixtureNode
+from pipeline.core.data.database import database
+from pipeline.core.data.rows import read_rows
+from pipeline.core.data.shards import read_documents, write_table
+from pipeline.core.overlays import DEFAULTS, read_config
 from pipeline.corpus.candidates import add_blocked
 from pipeline.corpus.training_set import example_texts
 from pipeline.corpus.url_lists import Survivors
@@ -32,17 +36,13 @@ from pipeline.crawl.annotations import add_annotations, add_prefixes, covered
 from pipeline.crawl.index import read_index
 from pipeline.crawl.opted_out import read_urls
 from pipeline.crawl.sources import expand
-from pipeline.data.database import database
-from pipeline.data.rows import read_rows
-from pipeline.data.shards import read_documents, write_table
 from pipeline.decontaminate import pages
 from pipeline.evaluate import grade, sandbox
 from pipeline.evaluate import score as score_outputs
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
-from pipeline.grader.answers import compare
-from pipeline.problems import solve
-from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.examples import problems
+from pipeline.examples.problems import solve
 from pipeline.report.collect import Run
 from pipeline.report.truth import pages_by_scope
 from pipeline.tokens.texts import read_texts

@@ -17,16 +17,16 @@ from killing import bytes_of, survives_loss_and_kills
 
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.config.evaluate import BenchmarkNode
+from pipeline.core.data.rows import read_rows
+from pipeline.core.data.shards import DocumentWriter, read_documents
+from pipeline.core.identity import essence
+from pipeline.core.stage import run_stage
 from pipeline.crawl.grams import grams, runs
-from pipeline.data.rows import read_rows
-from pipeline.data.shards import DocumentWriter, read_documents
 from pipeline.decontaminate import __main__ as decontaminate
 from pipeline.decontaminate import clean
 from pipeline.decontaminate.canonical import canonical
 from pipeline.decontaminate.ngrams import BenchmarkIndex, build_index
 from pipeline.evaluate.benchmarks import load
-from pipeline.protocol.identity import essence
-from pipeline.protocol.stage import run_stage
 
 TABLES = cases("decontaminate")
 ROOT = Path(__file__).resolve().parents[1]

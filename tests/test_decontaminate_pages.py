@@ -14,15 +14,15 @@ from given.lines import write_lines
 from killing import bytes_of, survives_loss_and_kills
 
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.core.data.shards import read_table, tables, write_table
+from pipeline.core.errors import InputError
+from pipeline.core.stage import run_stage
 from pipeline.corpus.candidates import EXCLUDED
 from pipeline.corpus.convergence import KEPT
 from pipeline.corpus.score import SCORES
 from pipeline.crawl.extract import RECORDS
 from pipeline.crawl.filter import DUPLICATES
-from pipeline.data.shards import read_table, tables, write_table
 from pipeline.decontaminate import pages
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.stage import run_stage
 from workflow.graph import Graph
 from workflow.instances import Result
 

@@ -11,10 +11,9 @@ from deepspeed.accelerator import get_accelerator, set_accelerator
 from deepspeed.accelerator.cuda_accelerator import CUDA_Accelerator
 from programs import ENVIRONMENT, ROOT
 
-from pipeline import stages
-from pipeline.config.section import Section
-from pipeline.protocol import device, stage
-from pipeline.protocol.errors import InputError
+from pipeline.core import device, stage, stages
+from pipeline.core.errors import InputError
+from pipeline.core.section import Section
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="needs GPUs that torch cannot use")
 SECTIONS = [row.section for row in stages.STAGES if row.section.has_ranks()]

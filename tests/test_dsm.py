@@ -11,7 +11,7 @@ from conftest import OVERLAYS, ROOT, UNSHARE, WEAK, Checkout, copy_checkout
 from given.cases import cases
 
 from pipeline.__main__ import HELP, MODULES, snakemake
-from pipeline.status import read_graph
+from pipeline.cli.status import read_graph
 from workflow.keys import Keys
 from workflow.targets import Targets
 

@@ -6,10 +6,10 @@ from collections import Counter
 from statistics import fmean
 
 import pytest
+from mathverdict.answers import Verdict
 
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import at_k, maj_at_k, majority, pass_at_k
-from pipeline.grader.answers import Verdict
 
 
 def brute_majority(right: int, others: list[int], silent: int, k: int) -> float:

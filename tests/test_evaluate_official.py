@@ -14,9 +14,9 @@ from given.answers import shared
 from given.cases import cases
 from official_program import Program
 
-from pipeline.evaluate import official
+from pipeline.evaluate import paper_grader
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.official_equality import is_formula
+from pipeline.evaluate.paper_equality import is_formula
 from pipeline.evaluate.sampling import Answer
 
 TABLES = cases("official")
@@ -30,14 +30,14 @@ CASES = TABLES["graded"]
 @pytest.mark.slow
 @pytest.mark.parametrize(("benchmark", "few_shot", "reference", "text", "right"), CASES)
 def test_each_benchmark_is_graded_by_the_rules_of_its_own(benchmark, few_shot, reference, text, right):
-    assert official.grade(benchmark, few_shot, Item("q", "What?", reference), text).right is right
+    assert paper_grader.grade(benchmark, few_shot, Item("q", "What?", reference), text).right is right
 
 
 @pytest.mark.slow
 def test_a_program_s_output_is_compared_as_it_is():
     item = Item("q", "What?", "0.5")
-    assert official.grade("math", True, item, "1/2", output=True).right
-    assert not official.grade("gsm8k", True, item, "", output=True).right
+    assert paper_grader.grade("math", True, item, "1/2", output=True).right
+    assert not paper_grader.grade("gsm8k", True, item, "", output=True).right
 
 
 def test_a_stage_that_asks_for_it_is_scored_by_the_program_too():
@@ -45,7 +45,7 @@ def test_a_stage_that_asks_for_it_is_scored_by_the_program_too():
     items = [Item("a", "What?", "1234"), Item("b", "What?", "5")]
 
     def scores(benchmark: str, mode: str) -> dict:
-        return official.scores(f"{benchmark}.{mode}", items, answers)
+        return paper_grader.scores(f"{benchmark}.{mode}", items, answers)
 
     assert scores("gsm8k", "few_shot_cot")["official"]["accuracy"] == 0.0  # reads 234
     assert scores("gsm8k", "chat_cot")["official"]["accuracy"] == 0.5
@@ -55,19 +55,19 @@ def test_a_stage_that_asks_for_it_is_scored_by_the_program_too():
 
 def test_references_are_all_boxes_of_a_worked_solution():
     item = Item("q", "Both?", "2", solution="First \\boxed{1}, then \\boxed{2}.")
-    assert official.grade("math", False, item, "\\boxed{2} and \\boxed{1}").right
-    assert not official.grade("math", False, item, "\\boxed{2}").right
+    assert paper_grader.grade("math", False, item, "\\boxed{2} and \\boxed{1}").right
+    assert not paper_grader.grade("math", False, item, "\\boxed{2}").right
 
 
 @pytest.mark.slow
 def test_a_comparison_that_does_not_end_is_wrong_and_the_next_one_is_made(monkeypatch):
-    monkeypatch.setattr(official, "SECONDS", 0.3)
+    monkeypatch.setattr(paper_grader, "SECONDS", 0.3)
     item = Item("q", "What?", "3")
-    official._worker.stop()
-    verdict = official.grade("math", False, item, "\\boxed{9^{9^{9^{9^{9}}}}}")
+    paper_grader._worker.stop()
+    verdict = paper_grader.grade("math", False, item, "\\boxed{9^{9^{9^{9^{9}}}}}")
     assert (verdict.verdict, verdict.reason) == ("wrong", "the comparison was stopped at its limits")
-    assert official.grade("math", False, item, "\\boxed{\\frac{6}{2}}").right
-    official._worker.stop()
+    assert paper_grader.grade("math", False, item, "\\boxed{\\frac{6}{2}}").right
+    paper_grader._worker.stop()
 
 
 def test_an_interrupted_comparison_leaves_no_answer_to_the_next_one():
@@ -77,17 +77,17 @@ def test_an_interrupted_comparison_leaves_no_answer_to_the_next_one():
     def interrupt(*_):
         raise Interrupted
 
-    official._worker.stop()
+    paper_grader._worker.stop()
     before = signal.signal(signal.SIGALRM, interrupt)
     item = Item("q", "What?", "3")
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)  # while SymPy is imported
         with pytest.raises(Interrupted):
-            official.grade("math", False, item, "\\boxed{4+x}")
+            paper_grader.grade("math", False, item, "\\boxed{4+x}")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert official.grade("math", False, item, "\\boxed{\\frac{6}{2}}").right
+    assert paper_grader.grade("math", False, item, "\\boxed{\\frac{6}{2}}").right
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ def test_every_row_is_graded_as_the_authors_program_does(benchmark, few_shot):
     program = Program(Path(CHECKOUT))
     count, different = 0, []
     for item, text in cases(benchmark, form, random.Random(seed)):
-        gold = official.rules(benchmark, few_shot).gold(item)
+        gold = paper_grader.rules(benchmark, few_shot).gold(item)
         theirs = program.label(extraction, comparison, item.question, gold, text)
-        ours = official.grade(benchmark, few_shot, item, text).right
+        ours = paper_grader.grade(benchmark, few_shot, item, text).right
         count += 1
         if ours is not theirs:
             different.append((theirs, gold, text[-200:]))

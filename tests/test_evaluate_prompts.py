@@ -6,18 +6,18 @@ from hashlib import sha256
 import pytest
 import yaml
 from conftest import WEAK
+from sealedpy.pool import Outcome, Sandbox
 from tiny_model import save_tiny_model
 from transformers import AutoTokenizer
 
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import benchmark_file
+from pipeline.core.manifest import ROOT
+from pipeline.core.stage import InputError
 from pipeline.evaluate.benchmarks import Item, load, without_choices
 from pipeline.evaluate.profiles import last_output
 from pipeline.evaluate.programs import pal_program, printed_answer, show_result, tool_program
 from pipeline.evaluate.prompts import Layout, chat_prompt, choose_exemplars, few_shot_text, read_layout
-from pipeline.protocol.manifest import ROOT
-from pipeline.protocol.stage import InputError
-from pipeline.sandbox.pool import Outcome, Sandbox
 from pipeline.training.chat import encode_chat
 
 BENCH = ROOT.parent / "shared/data/bench"  # real data; tests that use it skip without

@@ -10,6 +10,7 @@ import pytest
 import torch
 from conftest import NO_NAMESPACES, WEAK
 from given.lines import read_lines, write_lines
+from mathverdict.answers import Verdict
 from programs import ENVIRONMENT, finished, words_of
 from tiny_model import save_tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -17,15 +18,14 @@ from warm import Program
 
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import Config
+from pipeline.core.manifest import ROOT
+from pipeline.core.stage import InputError
 from pipeline.evaluate import grade, score
 from pipeline.evaluate.__main__ import task_scores
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.metrics import describe_unfinished
 from pipeline.evaluate.prompts import read_layout
 from pipeline.evaluate.sampling import Answer
-from pipeline.grader.answers import Verdict
-from pipeline.protocol.manifest import ROOT
-from pipeline.protocol.stage import InputError
 from workflow.graph import Graph
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from conftest import Checkout, copy_checkout
 
-from pipeline.protocol.identity import read_manifest
-from pipeline.status import read_graph
+from pipeline.cli.status import read_graph
+from pipeline.core.identity import read_manifest
 from workflow.keys import Keys
 
 SUBMIT = """#!/bin/sh

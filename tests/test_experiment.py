@@ -13,13 +13,13 @@ from conftest import ROOT
 from given.cases import cases
 from report_run import FakeRun
 
+from pipeline.cli.experiment import experiment as command
+from pipeline.cli.experiment.design import Design, Experiment, make_design
+from pipeline.cli.experiment.findings import Findings
+from pipeline.cli.experiment.sheet import RESULTS, write_failed, write_index, write_sheet
 from pipeline.config.evaluate import SUFFIX
-from pipeline.experiments import experiment as command
-from pipeline.experiments.design import Design, Experiment, make_design
-from pipeline.experiments.findings import Findings
-from pipeline.experiments.sheet import RESULTS, write_failed, write_index, write_sheet
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.progress import duration
+from pipeline.core.errors import InputError
+from pipeline.core.progress import duration
 from workflow.keys import Keys
 
 TABLES = cases("experiments")

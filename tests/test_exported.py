@@ -12,10 +12,9 @@ from given.corpora import corpus_of, rows_of, train_classifier, words
 from given.texts import write
 from huggingface_hub import ModelCard
 
-from pipeline import release
-from pipeline.corpus import classify
+from pipeline.cli import classify, export
+from pipeline.core.data.shards import read_table
 from pipeline.corpus.normalise import normalise
-from pipeline.data.shards import read_table
 
 TEXTS = ["Let $f(x) = x^2 < 3$; then\nfor (;;) {\n", "Ein Text über ƒ und \\alpha, 数学", ""]
 
@@ -28,7 +27,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("released") / "tellmath"
-    release.main([str(trained), "--to", str(folder), "--licence", "odc-by"])
+    export.main([str(trained), "--to", str(folder), "--licence", "odc-by"])
     return folder
 
 
@@ -95,9 +94,9 @@ def test_an_iteration_that_copies_another_is_refused_and_a_folder_that_exists_is
     metrics = copy / "select/data/metrics.json"
     metrics.write_text(json.dumps(json.loads(metrics.read_text()) | {"passed_through": True}))
     with pytest.raises(SystemExit, match="iteration-3: a copy of the iteration before it; name the last one"):
-        release.main([str(copy), "--to", str(tmp_path / "new")])
+        export.main([str(copy), "--to", str(tmp_path / "new")])
     assert not (tmp_path / "new").exists()
     before = (exported / "README.md").read_bytes()
     with pytest.raises(SystemExit, match="name a folder that does not"):
-        release.main([str(trained), "--to", str(exported)])
+        export.main([str(trained), "--to", str(exported)])
     assert (exported / "README.md").read_bytes() == before

@@ -18,16 +18,16 @@ from conftest import on_small_disk, run
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection
 from pipeline.config.root import Config
 from pipeline.config.sft import SftSection
+from pipeline.core.data.rows import read_rows, saved_batch
+from pipeline.core.folders import check_writable, full_disk, held
+from pipeline.core.identity import Digests, digest_of
+from pipeline.core.manifest import SCHEMA
+from pipeline.core.overlays import read_config
+from pipeline.core.stage import InputError
 from pipeline.corpus.classifier import load as load_classifier
 from pipeline.crawl import extract
-from pipeline.data.rows import read_rows, saved_batch
 from pipeline.evaluate import grade, sandbox
 from pipeline.evaluate.benchmarks import load
-from pipeline.protocol.folders import check_writable, full_disk, held
-from pipeline.protocol.identity import Digests, digest_of
-from pipeline.protocol.manifest import SCHEMA
-from pipeline.protocol.overlays import read_config
-from pipeline.protocol.stage import InputError
 from tests.crawl_warcs import html, record, write_warc
 
 

@@ -11,7 +11,7 @@ from conftest import ROOT, copy_checkout, run
 from given.machines import Small
 
 from pipeline.config.root import Config
-from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.core.overlays import DEFAULTS, read_config
 from workflow.graph import Graph
 from workflow.preflight import Machine, missing, slow
 
@@ -111,7 +111,7 @@ def test_the_hub_is_asked_only_where_nothing_is_at_hand(monkeypatch: pytest.Monk
 def real(web: Path, bench: Path, output: Path) -> list[str]:
     """The errors of `make real`'s look at its folders."""
     words = f"--web {web} --bench {bench} --models results/demo --output {output}".split()
-    command = [sys.executable, "-m", "pipeline.experiments.real", *words]
+    command = [sys.executable, "-m", "pipeline.examples.recipes.real", *words]
     done = run(command)
     assert (done.returncode == 0) == output.exists() == (not done.stderr)
     return [line.removeprefix("error: ") for line in done.stderr.splitlines()]

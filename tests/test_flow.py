@@ -15,13 +15,13 @@ import yaml
 from conftest import CORES, OVERLAYS, Checkout, copy_checkout
 from given.machines import Small
 
-from pipeline.data.shards import read_lines
-from pipeline.pages.chat import __main__ as chat
-from pipeline.pages.chat.model import Chat
-from pipeline.protocol.arguments import read_inputs
-from pipeline.protocol.identity import read_manifest
-from pipeline.release import entry_of
-from pipeline.status import read_graph, summary
+from pipeline.cli.chat import __main__ as chat
+from pipeline.cli.chat.model import Chat
+from pipeline.cli.export import entry_of
+from pipeline.cli.status import read_graph, summary
+from pipeline.core.arguments import read_inputs
+from pipeline.core.data.shards import read_lines
+from pipeline.core.identity import read_manifest
 from workflow.keys import Keys
 from workflow.preflight import missing
 from workflow.reasons import Reasons
@@ -163,7 +163,7 @@ def test_results_put_aside_by_a_killed_run_survive_cleaning_and_are_linked(check
     os.killpg(run.pid, signal.SIGKILL)
     run.communicate()
     assert not keys.entry("cpt/base").made
-    command = [sys.executable, "-m", "pipeline.status", "--configfile", *OVERLAYS, "--clean-store"]
+    command = [sys.executable, "-m", "pipeline.cli.status", "--configfile", *OVERLAYS, "--clean-store"]
     told = subprocess.run(command, cwd=checkout.folder, capture_output=True, text=True, check=True).stdout
     assert "earlier results of what is not made yet" in told
     assert checkout.snakemake("--unlock").returncode == 0

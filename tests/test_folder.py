@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from tiny_model import save_tiny_model
 from transformers import AutoModel, AutoModelForCausalLM
 
-from pipeline.protocol.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.training.asking import fitting_context, open_model
 from pipeline.training.folder import check_whole, context_length
 from pipeline.training.model import load_model

@@ -8,11 +8,11 @@ import yaml
 from conftest import ROOT
 from crawl_warcs import FILLER, text_of
 from given.formulas import CONFIG_2, DISPLAY, DOLLARS, INLINE, KINDS, MML
+from webformulas.attributes import attribute_formula
+from webformulas.mathml import mathml_to_tex
+from webformulas.signs import Source
 
 from pipeline.crawl.text import extract
-from pipeline.formulas.attributes import attribute_formula
-from pipeline.formulas.mathml import mathml_to_tex
-from pipeline.formulas.signs import Source
 
 CASES = yaml.safe_load((ROOT / "tests/data/formulas.yaml").read_text())
 PUBLIC = yaml.safe_load((ROOT / "tests/extraction/public_markup.yaml").read_text())

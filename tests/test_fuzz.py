@@ -19,18 +19,18 @@ from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, ConfigError, validated
 from pipeline.config.tokens import MixtureNode, TokensSection
+from pipeline.core.data.database import database
+from pipeline.core.identity import Digests, digest_of
+from pipeline.core.overlays import DEFAULTS, merge, read_config, read_yaml
+from pipeline.core.stage import InputError
 from pipeline.crawl import extract
 from pipeline.crawl.annotations import add_annotations
 from pipeline.crawl.index import read_index
 from pipeline.crawl.opted_out import read_urls
 from pipeline.crawl.sources import expand
-from pipeline.data.database import database
 from pipeline.evaluate import grade, score
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
-from pipeline.protocol.identity import Digests, digest_of
-from pipeline.protocol.overlays import DEFAULTS, merge, read_config, read_yaml
-from pipeline.protocol.stage import InputError
 from pipeline.report.collect import Run
 from pipeline.report.truth import pages_by_scope
 from pipeline.reward.labelled import read_labels

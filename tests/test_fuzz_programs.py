@@ -16,8 +16,8 @@ from pipeline.config.corpus import CorpusSection
 from pipeline.config.cpt import CptSection
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.sft import SftSection
+from pipeline.core.data.shards import DocumentWriter, write_table
 from pipeline.crawl import filter, sign
-from pipeline.data.shards import DocumentWriter, write_table
 from tests.fuzzing import program, program_failures, write
 
 
@@ -85,8 +85,8 @@ def test_selection_from_damaged_results(tmp_path: Path, capfd: pytest.CaptureFix
 @pytest.fixture
 def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings in this process: no signal handlers, and no watchdog that would end it."""
-    monkeypatch.setattr("pipeline.protocol.stage.catch_signals", lambda: None)
-    monkeypatch.setattr("pipeline.protocol.stage.watchdog.watch", lambda *_: None)
+    monkeypatch.setattr("pipeline.core.stage.catch_signals", lambda: None)
+    monkeypatch.setattr("pipeline.core.stage.watchdog.watch", lambda *_: None)
 
 
 def up_to_the_first_step(stage: Any, model: Any, tokenizer: Any, plan: Any) -> dict[str, int]:

@@ -12,11 +12,11 @@ import pytest
 import torch
 from browser import browser
 
+from pipeline.cli.chat.model import Asked, Chat
+from pipeline.cli.chat.page import Server
 from pipeline.config.evaluate import EvaluateSection
-from pipeline.pages.chat.model import Asked, Chat
-from pipeline.pages.chat.page import Server
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.manifest import SCHEMA
+from pipeline.core.errors import InputError
+from pipeline.core.manifest import SCHEMA
 from pipeline.training.model import load_model
 from tests.tiny_model import log_probs, save_tiny_model
 

@@ -18,13 +18,13 @@ import pytest
 from given.answers import SEED, labelled, shared
 from given.cases import cases
 from given.lines import read_lines, write_lines
+from mathverdict import answers
+from mathverdict.answers import compare, grade, numeric_value
+from mathverdict.extraction import extract
+from mathverdict.notation import clean
+from mathverdict.parser import parse
 
 from pipeline.evaluate import grade as command
-from pipeline.grader import answers
-from pipeline.grader.answers import compare, grade, numeric_value
-from pipeline.grader.extraction import extract
-from pipeline.grader.notation import clean
-from pipeline.grader.parser import parse
 
 TABLES = cases("answers")
 

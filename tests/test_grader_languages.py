@@ -4,11 +4,11 @@ import random
 
 import pytest
 from given.answers import SEED, labelled, shared
+from mathverdict import remarks
+from mathverdict.answers import compare, grade
+from mathverdict.vocabulary import WORDS
 
-from pipeline.grader import remarks
-from pipeline.grader.answers import compare, grade
-from pipeline.grader.vocabulary import WORDS
-from pipeline.protocol.code import Code
+from pipeline.core.code import Code
 
 AT_LEAST = {"zh": 600} | dict.fromkeys(("ja", "ko", "ru", "ar", "fr", "de"), 50)
 # no word of these is a unit, whatever the question asks
@@ -76,5 +76,5 @@ def test_every_listed_word_is_one_word_of_its_pattern():
 
 
 def test_the_lists_of_words_are_part_of_the_graders_code():
-    assert "pipeline/grader/words.toml" in Code().definitions("pipeline.grader.answers")
+    assert "packages/mathverdict/src/mathverdict/words.toml" in Code().definitions("mathverdict.answers")
     assert WORDS["measure"]

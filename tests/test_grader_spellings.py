@@ -3,8 +3,7 @@
 import random
 
 from given.answers import SEED, shared
-
-from pipeline.grader.answers import compare, grade
+from mathverdict.answers import compare, grade
 
 
 def test_a_measured_quantity_may_differ_in_its_seventh_digit():

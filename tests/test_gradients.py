@@ -21,7 +21,7 @@ from torch import distributed
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pipeline.protocol.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.training.engine import EngineSettings, build_engine, start_process_group, update
 
 

@@ -10,10 +10,10 @@ from pydantic import create_model
 from pipeline.config.cpt import CptSection
 from pipeline.config.evaluate import EvaluateSection
 from pipeline.config.rl import RlSection
-from pipeline.config.section import key
-from pipeline.protocol.code import Code
-from pipeline.protocol.identity import Digests, digest_of, essence, identity, published
-from pipeline.protocol.manifest import fingerprint
+from pipeline.core.code import Code
+from pipeline.core.identity import Digests, digest_of, essence, identity, published
+from pipeline.core.manifest import fingerprint
+from pipeline.core.section import key
 
 CODE = Code()
 
@@ -116,7 +116,7 @@ def test_a_start_that_is_not_one_remembers_only_what_took_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`dsm status` and a dry run leave no file of a small run, and read a dump on this disk once."""
-    monkeypatch.setattr("pipeline.protocol.identity.LARGE", 150)
+    monkeypatch.setattr("pipeline.core.identity.LARGE", 150)
     files = [tmp_path / f"{n}.warc.gz" for n in range(3)]
     for file in files:
         file.write_bytes(os.urandom(100))

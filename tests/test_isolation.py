@@ -11,7 +11,7 @@ from given.families import FAMILIES, small_model
 from programs import ENVIRONMENT, ROOT
 from torch.nn import functional
 
-from pipeline.protocol.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.training.attention import DOCUMENTS, shared_arguments
 from pipeline.training.model import TokenLogprobs
 from pipeline.training.packing import IGNORE

@@ -8,15 +8,15 @@ from pydantic import BaseModel
 
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import BENCHMARKS, MODEL_STAGES, SECTIONS, ModelNode
-from pipeline.config.section import Section
 from pipeline.config.tokens import MixtureNode
-from pipeline.protocol.overlays import read_config
+from pipeline.core.overlays import read_config
+from pipeline.core.section import Section
 
 NO_OVERLAYS = {"default", "claims", "paper"}
 NODES = {"models": ModelNode, "mixtures": MixtureNode, "benchmarks": BenchmarkNode}
 OWN_FILES = {
     *("crawl.texts", "crawl.fields", "crawl.base_url", "crawl.lost_files", "crawl.filters"),
-    *("corpus.background_texts", "corpus.opt_out", "corpus.blocklists"),
+    *("corpus.opt_out", "corpus.blocklists"),
     *("sft.fields", "sft.row_format", "reward.fields", "rl.fields", "rl.rollouts"),
     *("benchmarks.split", "report.claims"),
 }

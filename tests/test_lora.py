@@ -11,7 +11,7 @@ from rl_program import assert_same_course, assert_same_weights, save_policy, sta
 from tiny_model import save_tiny_model
 
 from pipeline.config.lora import Lora
-from pipeline.protocol.stage import InputError, Stage
+from pipeline.core.stage import InputError, Stage
 from pipeline.rl.packed_outputs import output_logprobs
 from pipeline.rl.train import make_micro_batches
 from pipeline.training.flops import ModelFlops

@@ -20,12 +20,12 @@ from given.lines import read_lines, write_lines
 from given.machines import Small
 
 from pipeline.config.root import Config
-from pipeline.plan.refusals import refusals
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.overlays import DEFAULTS, merge, read_config
-from pipeline.protocol.stage import run_stage
-from pipeline.stages import program_of
+from pipeline.core.errors import InputError
+from pipeline.core.overlays import DEFAULTS, merge, read_config
+from pipeline.core.stage import run_stage
+from pipeline.core.stages import program_of
 from workflow.arguments import problem
+from workflow.forecast.refusals import refusals
 from workflow.graph import Graph
 from workflow.preflight import missing
 

@@ -14,12 +14,12 @@ from programs import ENVIRONMENT, ROOT
 from torch._dynamo.utils import counters
 from transformers import AutoConfig, AutoModelForCausalLM, masking_utils
 
-from pipeline.plan import costs
-from pipeline.plan.shapes import Shape, shape_named
 from pipeline.training import attention
 from pipeline.training.attention import shared_arguments
 from pipeline.training.engine import EngineSettings, deepspeed_config, prepare
 from pipeline.training.model import TokenLogprobs
+from workflow.forecast import costs
+from workflow.forecast.shapes import Shape, shape_named
 
 SEVEN = shape_named("deepseek-math-7b-base")
 TOKENS = 4096

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.config.sft import SftSection
-from pipeline.protocol.store import Entry
+from pipeline.core.store import Entry
 from pipeline.training.metrics import EVALUATION, METRICS, SAMPLES, MetricsLog, logged
 from pipeline.training.trackers import ASKED
 

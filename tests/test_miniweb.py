@@ -13,14 +13,14 @@ from given.lines import read_lines
 from given.webs import SMALL, generate
 
 from pipeline.config.miniweb import WARC_FILES, MiniwebSection
-from pipeline.miniweb import phrases
-from pipeline.miniweb.calculations import ADVANCED, SCHOOL
-from pipeline.miniweb.genres import is_mathematics, write_article
-from pipeline.miniweb.pages import article_text
-from pipeline.miniweb.phrases import REFERENCE, Writer, books
-from pipeline.miniweb.tex import parse, to_mathml, to_plain
-from pipeline.miniweb.world import sites
-from pipeline.protocol.stage import InputError
+from pipeline.core.stage import InputError
+from pipeline.examples.miniweb import phrases
+from pipeline.examples.miniweb.calculations import ADVANCED, SCHOOL
+from pipeline.examples.miniweb.genres import is_mathematics, write_article
+from pipeline.examples.miniweb.pages import article_text
+from pipeline.examples.miniweb.phrases import REFERENCE, Writer, books
+from pipeline.examples.miniweb.tex import parse, to_mathml, to_plain
+from pipeline.examples.miniweb.world import sites
 
 GENRES = {name for name in books() if not name.startswith(("shared", "layout"))}
 GRAM = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+")

@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 from given.lines import read_lines
 
-from pipeline.miniweb.datasets import write_sft
-from pipeline.miniweb.problems import (
+from pipeline.examples.miniweb.datasets import write_sft
+from pipeline.examples.miniweb.problems import (
     SPLITS,
     Style,
     distinct_problems,

@@ -6,7 +6,7 @@ import pytest
 from conftest import ROOT
 
 from pipeline.config.root import Config, ConfigError
-from pipeline.protocol.errors import InputError
+from pipeline.core.errors import InputError
 
 PLACES = {
     "run": lambda name: {"run": name},

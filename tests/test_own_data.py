@@ -17,9 +17,9 @@ from programs import ENVIRONMENT, ROOT
 from pyarrow import parquet
 
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.data.rows import read_rows, read_rows_and_flaws
+from pipeline.core.data.rows import read_rows, read_rows_and_flaws
+from pipeline.core.errors import InputError
 from pipeline.evaluate.benchmarks import load
-from pipeline.protocol.errors import InputError
 from pipeline.training.chat import chat_parts
 from pipeline.training.conversations import read_messages
 
@@ -181,7 +181,7 @@ def test_large_parquet_rows_are_decoded_a_few_at_a_time(
         "iter_batches",
         lambda file, batch_size: sizes.append(batch_size) or batches(file, batch_size=batch_size),
     )
-    monkeypatch.setattr("pipeline.data.rows.BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr("pipeline.core.data.rows.BATCH_BYTES", 1 << 20)
     assert [row for _, row in read_rows(str(path))] == rows and 1 <= sizes[0] <= 20
 
 

@@ -1,4 +1,4 @@
-"""Three rooms are packages of their own: each is built, installed and used without the project; the grader is
+"""The three packages: each is built, installed and used without the project; the grader is
 a reward of TRL's trainer in one line.
 """
 
@@ -15,19 +15,18 @@ import pytest
 import torch
 from conftest import ROOT
 from datasets import Dataset
-from tiny_model import save_tiny_model
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from trl import GRPOConfig, GRPOTrainer
-
-from pipeline.grader.adapters import (
+from mathverdict.adapters import (
     compute_score,
     inspect_scorer,
     lighteval_metric,
     process_results,
     trl_reward,
 )
+from tiny_model import save_tiny_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import GRPOConfig, GRPOTrainer
 
-PARTS = {"formulas": "webformulas", "grader": "mathverdict", "sandbox": "sealedpy"}
+PARTS = ("mathverdict", "sealedpy", "webformulas")
 PACKAGES = ("numpy", "numpy.libs", "sympy", "mpmath", "resiliparse")  # what they depend on
 
 
@@ -42,10 +41,10 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     quiet = ["--no-deps", "--no-index", "--no-build-isolation"]
     for room in PARTS:
-        source = shutil.copytree(ROOT / "pipeline" / room, folder / room)
+        source = shutil.copytree(ROOT / "packages" / room, folder / room)
         subprocess.run([*pip, "wheel", *quiet, "--wheel-dir", folder / "wheels", source], check=True)
     wheels = sorted((folder / "wheels").glob("*.whl"))
-    assert [wheel.name.split("-")[0] for wheel in wheels] == sorted(PARTS.values())
+    assert [wheel.name.split("-")[0] for wheel in wheels] == sorted(PARTS)
     subprocess.run([*pip, "install", *quiet, "--target", there, *wheels], check=True)
     return folder / "environment/bin/python"
 
@@ -53,7 +52,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("room", PARTS)
 def test_the_example_of_its_readme_prints_what_it_says(room: str, python: Path, tmp_path: Path) -> None:
     example = re.findall(
-        r"```python\n(.*?)```", (ROOT / f"pipeline/{room}/README.md").read_text(), re.DOTALL
+        r"```python\n(.*?)```", (ROOT / f"packages/{room}/README.md").read_text(), re.DOTALL
     )[0]
     assert not re.search(r"\bpipeline\b", example)
     (tmp_path / "example.py").write_text(example)
@@ -62,16 +61,16 @@ def test_the_example_of_its_readme_prints_what_it_says(room: str, python: Path, 
     )
     assert done.returncode == 0, done.stderr
     said = {
-        "formulas": "So $x^{2}$ is at least 0.\n",
-        "grader": "right\nright\nwrong\n",
-        "sandbox": "ok 42\n\ntimeout \n",
+        "webformulas": "So $x^{2}$ is at least 0.\n",
+        "mathverdict": "right\nright\nwrong\n",
+        "sealedpy": "ok 42\n\ntimeout \n",
     }
     assert done.stdout == said[room]
 
 
 @pytest.mark.parametrize("room", PARTS)
 def test_a_part_imports_nothing_of_the_project(room: str) -> None:
-    for path in (ROOT / "pipeline" / room).rglob("*.py"):
+    for path in (ROOT / "packages" / room).rglob("*.py"):
         assert not re.search(r"^\s*(from|import) (pipeline|workflow|\.\.)", path.read_text(), re.MULTILINE), (
             path
         )

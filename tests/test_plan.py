@@ -22,14 +22,14 @@ from given.plans import (
     forecast_of,
 )
 
+from pipeline.cli.plan import costs, power
+from pipeline.cli.plan.__main__ import main
+from pipeline.cli.plan.jobs import model_jobs
 from pipeline.config.lora import Lora
-from pipeline.plan import costs, power
-from pipeline.plan.__main__ import main
-from pipeline.plan.costs import Gpu, gpu_named
-from pipeline.plan.forecast import Assumptions, Planner
-from pipeline.plan.jobs import model_jobs
-from pipeline.plan.refusals import refusals
-from pipeline.plan.shapes import shape_named
+from workflow.forecast.costs import Gpu, gpu_named
+from workflow.forecast.forecast import Assumptions, Planner
+from workflow.forecast.refusals import refusals
+from workflow.forecast.shapes import shape_named
 
 TABLES = cases("plan")
 DEEPSEEK_7B = shape_named("deepseek-ai/deepseek-math-7b-base")

@@ -10,9 +10,9 @@ from conftest import ROOT, copy_checkout
 from given.plans import H100, PAPER_7B, config_of
 from given.texts import write
 
+from pipeline.cli.plan.__main__ import main
+from pipeline.cli.plan.jobs import Job, Profile, _warc_files, data_jobs, downloads, orders, text_rows
 from pipeline.config.crawl import CrawlSection
-from pipeline.plan.__main__ import main
-from pipeline.plan.jobs import Job, Profile, _warc_files, data_jobs, downloads, orders, text_rows
 
 SLURM = Profile(ROOT / "profiles/slurm")
 

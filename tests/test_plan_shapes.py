@@ -8,9 +8,9 @@ import torch
 from given.activations import kept_bytes
 from given.cases import cases
 
-from pipeline.plan import costs
-from pipeline.plan.shapes import shape_named
-from pipeline.protocol.stage import InputError
+from pipeline.core.stage import InputError
+from workflow.forecast import costs
+from workflow.forecast.shapes import shape_named
 
 TABLES = cases("shapes")
 

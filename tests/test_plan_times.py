@@ -7,10 +7,10 @@ import pytest
 from conftest import ROOT
 from given.plans import PAPER_7B, SINGLE, config_of, forecast_of
 
-from pipeline.plan import costs
-from pipeline.plan.costs import gpu_named
-from pipeline.plan.forecast import Assumptions, Forecast, Planner
-from pipeline.plan.jobs import Profile, token_jobs
+from pipeline.cli.plan.jobs import Profile, token_jobs
+from workflow.forecast import costs
+from workflow.forecast.costs import gpu_named
+from workflow.forecast.forecast import Assumptions, Forecast, Planner
 
 WEIGHTS = 6_910_365_696
 

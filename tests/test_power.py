@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from given.plans import DEMO, LEDGER, PAPER_7B, config_of, simulation_of
 
-from pipeline.plan.__main__ import main
-from pipeline.plan.power import ENOUGH, Simulation, World
+from pipeline.cli.plan.__main__ import main
+from pipeline.cli.plan.power import ENOUGH, Simulation, World
 from pipeline.report.claims import HELD, LEVEL
 from pipeline.report.judgements import judge
 

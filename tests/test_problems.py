@@ -15,11 +15,11 @@ from given.lines import read_lines, write_lines
 
 from pipeline.config.problems import ProblemsSection
 from pipeline.config.root import Config
+from pipeline.core.errors import InputError
+from pipeline.core.stage import run_stage
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.programs import pal_program
-from pipeline.problems import Unusable, build_index, run, solve, story
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.stage import run_stage
+from pipeline.examples.problems import Unusable, build_index, run, solve, story
 from workflow.graph import Graph
 
 TABLES = cases("problems")

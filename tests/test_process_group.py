@@ -83,7 +83,7 @@ import pipeline.training.engine
 import torch
 from torch import distributed
 
-from pipeline.protocol import watchdog
+from pipeline.core import watchdog
 
 pipeline.training.engine.start_process_group()
 distributed.all_reduce(torch.ones(3))

@@ -12,8 +12,8 @@ import yaml
 from conftest import ROOT, copy_checkout
 from programs import ENVIRONMENT
 
-from pipeline.stages import PROGRAMS
-from pipeline.start import command, with_threads
+from pipeline.core.stages import PROGRAMS
+from pipeline.core.start import command, with_threads
 
 PROFILES = ROOT / "profiles"
 GPU_RULES = ("cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_model", "trajectory_model")
@@ -23,7 +23,7 @@ NOTHING_MISSING = (
     "missing = faulty = slow = held_back = unpinned = lambda *_: []\n"
     "nothing_to_do = lambda _: None\n"
 )
-# Stands in for `pipeline.start`: notes when a program starts and ends, and leaves the files of its rule.
+# Stands in for `pipeline.core.start`: notes when a program starts and ends, and leaves the files of its rule.
 STUB = """
 import sys
 import time
@@ -46,7 +46,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_two_gpu_jobs_never_overlap_on_a_machine_with_one_gpu(tmp_path: Path, offline: None) -> None:
     checkout = copy_checkout(tmp_path)
-    (tmp_path / "pipeline/start.py").write_text(STUB)
+    (tmp_path / "pipeline/core/start.py").write_text(STUB)
     (tmp_path / "workflow/preflight.py").write_text(NOTHING_MISSING)  # the test wants no GPU and no hub
     ready = ["--", "rl/grpo", "evaluate/start"]
     done = checkout.dsm("--profile", "profiles/gpu", *ready, overlays=["configs/single-gpu.yaml"])

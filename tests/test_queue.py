@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from torch.distributed import HashStore, PrefixStore, TCPStore
 
-from pipeline.protocol import ending, watchdog
-from pipeline.protocol.errors import Interrupted
-from pipeline.ranks.queue import Batch, Queue, make_together
+from pipeline.core import ending, watchdog
+from pipeline.core.errors import Interrupted
+from pipeline.core.launch.queue import Batch, Queue, make_together
 
 ITEMS = 12
 PATIENCE = 1.5

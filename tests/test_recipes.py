@@ -11,7 +11,7 @@ import pytest
 import yaml
 from conftest import OVERLAYS, ROOT, Checkout
 
-from pipeline.status import read_graph
+from pipeline.cli.status import read_graph
 
 PAGE = (ROOT / "docs/recipes.md").read_text()
 RECIPES = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))

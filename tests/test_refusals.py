@@ -9,9 +9,9 @@ import yaml
 from conftest import ROOT
 
 from pipeline.config.root import Config
-from pipeline.plan.refusals import refusals
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.overlays import DEFAULTS, merge, read_config
+from pipeline.core.errors import InputError
+from pipeline.core.overlays import DEFAULTS, merge, read_config
+from workflow.forecast.refusals import refusals
 from workflow.graph import Graph
 from workflow.preflight import nothing_to_do
 

@@ -21,9 +21,9 @@ from huggingface_hub import ModelCard
 from report_run import FakeRun
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from pipeline.cli.export import CONVERTER, asked_question, front_matter, licence_of, score_table
 from pipeline.config.evaluate import SUFFIX, TOOL_SUFFIX
 from pipeline.config.rl import RlSection
-from pipeline.release import CONVERTER, asked_question, front_matter, licence_of, score_table
 from pipeline.report.collect import open_run
 from pipeline.report.compare import Results
 from pipeline.training.tokenizer import PROBES, load_tokenizer, probe_ids

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from datatrove.data import Document
 from given.cases import cases
+from webformulas.signs import Source
 
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.core.data.shards import DocumentWriter, read_documents
 from pipeline.crawl.opted_out import OptedOut
 from pipeline.crawl.rights import rights
-from pipeline.data.shards import DocumentWriter, read_documents
 from pipeline.decontaminate.clean import PAGES, Cleaned, clean_shard
 from pipeline.decontaminate.ngrams import BenchmarkIndex
-from pipeline.formulas.signs import Source
 
 TABLES = cases("released")
 

@@ -13,7 +13,7 @@ from given.reports import report
 from report_run import FakeRun, full_run
 
 from pipeline.config.report import ReportSection
-from pipeline.protocol.stage import InputError
+from pipeline.core.stage import InputError
 from pipeline.report.chapters import summary
 from pipeline.report.claims import HELD, VERDICTS
 from pipeline.report.material import Material

@@ -15,15 +15,15 @@ import pytest
 from browser import Browser, browser
 from datatrove.data import Document
 
+from pipeline.cli.local_page import LocalServer
+from pipeline.cli.review.__main__ import last_iteration, main, next_round, open_review
+from pipeline.cli.review.server import serve
+from pipeline.cli.review.verdicts import Verdicts, agreement, decided
+from pipeline.core.data.database import database
+from pipeline.core.data.shards import DocumentWriter
+from pipeline.core.errors import InputError
+from pipeline.core.manifest import SCHEMA
 from pipeline.corpus.review_queue import QUEUE
-from pipeline.data.database import database
-from pipeline.data.shards import DocumentWriter
-from pipeline.pages.local_page import LocalServer
-from pipeline.pages.review.__main__ import last_iteration, main, next_round, open_review
-from pipeline.pages.review.server import serve
-from pipeline.pages.review.verdicts import Verdicts, agreement, decided
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.manifest import SCHEMA
 from pipeline.report.collect import Finished, Run
 from pipeline.report.pages import BECAME, write_pages
 

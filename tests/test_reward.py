@@ -16,7 +16,7 @@ from programs import finished, start
 from tiny_model import save_tiny_model
 
 from pipeline.config.reward import RewardSection
-from pipeline.protocol.stage import InputError
+from pipeline.core.stage import InputError
 from pipeline.reward.__main__ import check_continues
 from pipeline.reward.measure import best_of_n, calibration, calibration_error
 from pipeline.reward.model import RewardModel, StepScorer, load_reward_model, load_trunk, score_steps

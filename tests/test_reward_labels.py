@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from given.instances import open_stage
 from given.lines import write_lines
+from mathverdict.answers import Verdict
 from tiny_model import save_tiny_model
 
 from pipeline.config.reward import RewardSection
+from pipeline.core.errors import Interrupted
+from pipeline.core.launch.queue import Queue
+from pipeline.core.stage import InputError
 from pipeline.evaluate.benchmarks import Item
-from pipeline.grader.answers import Verdict
-from pipeline.protocol.errors import Interrupted
-from pipeline.protocol.stage import InputError
-from pipeline.ranks.queue import Queue
 from pipeline.reward.labelled import draw_earlier, read_labels, write_solutions
 from pipeline.reward.labels import Labeller, Solution, SolutionSampler
 from pipeline.reward.measure import reranking
@@ -166,7 +166,7 @@ def test_what_the_grader_failed_on_labels_nothing(tokenizer, monkeypatch):
 
 
 def test_labelling_stops_after_a_batch_on_a_signal_and_goes_on_from_there(tokenizer, tmp_path, monkeypatch):
-    from pipeline.protocol import ending
+    from pipeline.core import ending
     from pipeline.reward.__main__ import label_all
     from pipeline.training.engine import start_process_group
 

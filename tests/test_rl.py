@@ -27,7 +27,7 @@ from safetensors.torch import load_file
 from tiny_model import log_probs
 
 from pipeline.config.rl import RlSection
-from pipeline.protocol.stage import InputError, Stage
+from pipeline.core.stage import InputError, Stage
 from pipeline.rl.rollout import read_groups, write_groups
 
 

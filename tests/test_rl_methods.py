@@ -10,9 +10,10 @@ from given.rollouts import group_of, rollout
 
 from pipeline.config.rl import RlSection, known_methods
 from pipeline.config.root import Config
-from pipeline.protocol.code import Code
-from pipeline.protocol.errors import InputError
+from pipeline.core.code import Code
+from pipeline.core.errors import InputError
 from pipeline.rl.methods import Method, method_of
+from pipeline.rl.metrics import Watched
 from pipeline.rl.objectives import (
     generalised_advantages,
     grpo_loss,
@@ -25,7 +26,6 @@ from pipeline.rl.objectives import (
     value_loss,
 )
 from pipeline.rl.packed_outputs import MicroBatch, PackedOutputs
-from pipeline.rl.watch import Watched
 from workflow.graph import Graph
 from workflow.keys import Keys
 

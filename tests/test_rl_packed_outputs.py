@@ -14,6 +14,7 @@ from transformers import AutoModel
 from pipeline.config.rl import RlSection
 from pipeline.rl.critic import Critic
 from pipeline.rl.methods import grpo
+from pipeline.rl.metrics import Watched, summarise
 from pipeline.rl.objectives import grpo_loss, token_weights
 from pipeline.rl.packed_outputs import (
     MicroBatch,
@@ -25,7 +26,6 @@ from pipeline.rl.packed_outputs import (
     split_into_rows,
 )
 from pipeline.rl.rollout import Group
-from pipeline.rl.watch import Watched, summarise
 from pipeline.training.model import TokenLogprobs, load_model
 from tests.tiny_model import log_probs, save_tiny_model
 

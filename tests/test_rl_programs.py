@@ -20,6 +20,7 @@ from given.rollouts import group_of, rollout
 from programs import finished, words_of
 from rl_program import PRINT, kill_when_saved, save_policy, start
 from sandbox_attacks import ESCAPES, PROGRAMS, outside, state
+from sealedpy.pool import NoNamespaces
 from tiny_model import save_tiny_model
 
 from pipeline.config.rl import RewardWeights, RlSection
@@ -29,10 +30,9 @@ from pipeline.evaluate.interpreter import Interpreter
 from pipeline.evaluate.profiles import last_output
 from pipeline.evaluate.programs import OUTPUT_FENCE
 from pipeline.rl.explorer import Explorer
+from pipeline.rl.metrics import nothing_to_learn, summarise
 from pipeline.rl.rewards import Rewarder
 from pipeline.rl.rollout import Question, read_groups
-from pipeline.rl.watch import nothing_to_learn, summarise
-from pipeline.sandbox.pool import NoNamespaces
 from pipeline.training.tokenizer import load_tokenizer
 from workflow.graph import Graph
 from workflow.preflight import Machine, missing

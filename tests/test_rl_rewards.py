@@ -8,13 +8,13 @@ from given.rollouts import group_of, rollout
 
 from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config
+from pipeline.core.stage import InputError
 from pipeline.evaluate.benchmarks import Item
-from pipeline.protocol.stage import InputError
+from pipeline.rl import metrics
 from pipeline.rl import rewards as rewards_module
-from pipeline.rl import watch
+from pipeline.rl.metrics import nothing_to_learn
 from pipeline.rl.rewards import Reward, Rewarder, reward_steps
 from pipeline.rl.rollout import Group, Rollout
-from pipeline.rl.watch import nothing_to_learn
 from workflow.graph import Graph
 
 SHORT = '''"""A reward of the user."""
@@ -116,7 +116,7 @@ def test_a_symbolic_bomb_is_undecided_and_counted() -> None:
     assert [reward.verdict.verdict for reward in rewards] == ["undecided", "right", "wrong"]
     assert [reward.total for reward in rewards] == [0.0, 1.0, 0.0]
     outputs = [output_of(text, reward) for text, reward in zip(texts, rewards, strict=True)]
-    seen = watch.summarise([group_of(outputs)], ["accuracy"])
+    seen = metrics.summarise([group_of(outputs)], ["accuracy"])
     assert seen["undecided"] == seen["empty"] == seen["accuracy"] == pytest.approx(1 / 3)
 
 
@@ -178,15 +178,15 @@ def test_right_answers_that_were_cut_off_are_told_apart_when_they_become_many() 
         (group,) = explored({"\\boxed{6}": "stop"})
         outputs = [replace(group.outputs[0], finish_reason="stop")] * finished
         outputs += [replace(group.outputs[0], finish_reason="length")] * cut
-        return watch.summarise([replace(group, outputs=outputs)], ["accuracy"])
+        return metrics.summarise([replace(group, outputs=outputs)], ["accuracy"])
 
     few, many = metrics(9, 1), metrics(6, 4)
     assert (few["accuracy"], few["right_and_finished"]) == (1.0, 0.9)
-    assert watch.cut_after_answer(few, None) is None
+    assert metrics.cut_after_answer(few, None) is None
     line = "100.0% right, but only 60.0% right and finished: the others were cut off; raise rl.max_tokens"
     for before in (None, few):
-        assert watch.cut_after_answer(many, before).startswith(line)
-    assert watch.cut_after_answer(many, many) is None  # told already
+        assert metrics.cut_after_answer(many, before).startswith(line)
+    assert metrics.cut_after_answer(many, many) is None  # told already
 
 
 def test_any_answer_counts_where_the_section_says_so() -> None:

@@ -12,10 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pipeline.config.rl import known_methods
 from pipeline.config.root import Config
-from pipeline.protocol.stage import InputError
+from pipeline.core.stage import InputError
 from pipeline.rl.methods import grpo
+from pipeline.rl.metrics import STALE, StaleSampler, check_judged
 from pipeline.rl.train import make_micro_batches, train_on, without_cut
-from pipeline.rl.watch import STALE, StaleSampler, check_judged
 from tests.tiny_model import log_probs, save_tiny_model
 
 
@@ -261,9 +261,9 @@ METHOD = replace(rft.METHOD, source="policy", outputs=outputs)
 def test_a_new_method_is_one_new_file(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import pipeline.config.rl
     import pipeline.rl.methods
-    from pipeline.plan.__main__ import DEFAULTS, read_config
-    from pipeline.plan.costs import Gpu
-    from pipeline.plan.forecast import Assumptions, Planner
+    from pipeline.cli.plan.__main__ import DEFAULTS, read_config
+    from workflow.forecast.costs import Gpu
+    from workflow.forecast.forecast import Assumptions, Planner
 
     (tmp_path / "reinforce.py").write_text(REINFORCE)
     (tmp_path / "grpo.py").touch()  # the default; the package's own is imported

@@ -5,8 +5,8 @@ import re
 import pytest
 from conftest import ROOT, Checkout, copy_checkout
 
-from pipeline.stages import PROGRAMS, STAGES
-from pipeline.status import read_graph
+from pipeline.cli.status import read_graph
+from pipeline.core.stages import PROGRAMS, STAGES
 from workflow.job import ROLE
 
 TEXTS = {path.stem: path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk")}
@@ -28,7 +28,7 @@ def test_each_program_has_a_rule_that_is_written_out(program) -> None:
     body = RULES[program.rule]
     parts = [*(["input"] if kinds(body) else []), "output", "log", "conda", "threads", "params", "shell"]
     assert [word for word in re.findall(r"^    (\w+):", body, re.MULTILINE) if word != "resources"] == parts
-    assert body.startswith('    """') and f"python -m pipeline.start {program.module} {{" in body
+    assert body.startswith('    """') and f"python -m pipeline.core.start {program.module} {{" in body
 
 
 def test_no_rule_inherits_from_another() -> None:
@@ -58,7 +58,7 @@ def test_a_printed_command_names_inputs_and_the_keys_that_differ_and_can_be_read
     job = next(part for part in done.stdout.split("\n\n") if "\nrule rl_model:" in part)
     assert len(job.splitlines()) <= 15, job
     (command,) = re.findall("^Shell command: *(.*)", job, re.MULTILINE)
-    assert command.startswith("python -m pipeline.start pipeline.rl --input ")
+    assert command.startswith("python -m pipeline.core.start pipeline.rl --input ")
     assert re.findall(r"--input (\w+)=", command) == ["evaluation", "parent", "prompts"]
     (config,) = re.findall("--config '(.*?)'", command)
     assert '"steps": 3' in config and "clip" not in config and len(command) < 1200

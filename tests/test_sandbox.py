@@ -12,11 +12,11 @@ from conftest import WEAK
 from given.lines import read_lines, write_lines
 from given.sandboxes import KINDS, open_sandbox, skip_calls_of_x86
 from sandbox_attacks import ESCAPES, PROGRAMS, outside, state
+from sealedpy import pool
+from sealedpy.pool import Check, Sandbox
 
+from pipeline.core.code import ROOT, Code
 from pipeline.evaluate import sandbox as program
-from pipeline.protocol.code import ROOT, Code
-from pipeline.sandbox import pool
-from pipeline.sandbox.pool import Check, Sandbox
 
 STATUSES = PROGRAMS["statuses"]
 SECONDS, SHORT = 5.0, 0.4  # what a program may take, and one that is to run into the limit
@@ -247,7 +247,7 @@ def test_a_program_that_loses_two_workers_did_it_itself(monkeypatch):
 
 
 def test_a_killed_parent_takes_its_programs_along():
-    code = "from pipeline.sandbox.pool import Sandbox\n"
+    code = "from sealedpy.pool import Sandbox\n"
     code += f"list(Sandbox(1, weak={WEAK}).run(['while True: pass'], 300.0))"
     parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     deadline = time.monotonic() + 60
@@ -263,7 +263,7 @@ def test_a_killed_parent_takes_its_programs_along():
 
 
 def test_the_workers_code_counts_as_code_of_the_evaluation():
-    assert ROOT / "pipeline/sandbox/worker.py" in Code().reached("pipeline.evaluate")
+    assert ROOT / "packages/sealedpy/src/sealedpy/worker.py" in Code().reached("pipeline.evaluate")
 
 
 def test_the_program_answers_in_order_and_names_a_bad_row(tmp_path, capsys):

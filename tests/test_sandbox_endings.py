@@ -7,8 +7,7 @@ import pytest
 from given.cases import cases
 from given.sandboxes import KINDS, open_sandbox
 from sandbox_as_user import SMALL_WORKER
-
-from pipeline.sandbox.pool import outcome_of
+from sealedpy.pool import outcome_of
 
 TABLES = cases("wrecks")
 EXIT_OBJECTS = ("None", "True", "'text'", "[1]", "10**40", "-1", "3.5", "b''", "object", "'\\ud800'")

@@ -15,9 +15,8 @@ import pytest
 from conftest import WEAK
 from given.sandboxes import open_sandbox, skip_calls_of_x86
 from sandbox_attacks import PROGRAMS, outside
-
-from pipeline.sandbox import seccomp
-from pipeline.sandbox.pool import Sandbox
+from sealedpy import seccomp
+from sealedpy.pool import Sandbox
 
 
 def system_has(layer: str) -> bool:
@@ -47,7 +46,7 @@ SWITCH_OFF = {
 IN_NAMESPACES = ("namespaces", "no capabilities")
 WITHOUT = """
 import socket
-from pipeline.sandbox import jail, kernel, seccomp, worker
+from sealedpy import jail, kernel, seccomp, worker
 worker.warm_up = worker.more_modules = list  # numpy and sympy are not needed
 {}
 worker.main()

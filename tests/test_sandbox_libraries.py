@@ -21,7 +21,7 @@ import json, sys
 from contextlib import nullcontext
 from sandbox_as_user import SMALL_WORKER
 from sandbox_attacks import plain
-from pipeline.sandbox.pool import Sandbox, Worker
+from sealedpy.pool import Sandbox, Worker
 assert "{repository}" in sys.path and sys.CHANGED, "the `.pth` file is not read even outside"
 Worker.command = (*Worker.interpreter, "-c", SMALL_WORKER)
 with plain() if {kind!r} == "plain" else nullcontext():

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, WEAK
 from given.sandboxes import ORDINARY, ROOT_USER, SETPRIV, skip_without_namespaces
-
-from pipeline.sandbox import memory
-from pipeline.sandbox.pool import Sandbox
+from sealedpy import memory
+from sealedpy.pool import Sandbox
 
 # The folder of memory cgroups, the file with the most that was used, and one that only a usable folder has.
 KINDS = (
@@ -33,7 +32,7 @@ import json, sys
 from pathlib import Path
 sys.path[:0] = {paths!r}
 from sandbox_as_user import SMALL_WORKER
-from pipeline.sandbox.pool import Sandbox, Worker
+from sealedpy.pool import Sandbox, Worker
 Worker.command = (*Worker.interpreter, "-c", SMALL_WORKER)
 sandbox = Sandbox(1)
 (outcome,) = sandbox.run([{program!r}], 30.0)

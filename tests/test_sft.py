@@ -10,7 +10,7 @@ import pytest
 from tiny_model import save_tiny_model
 
 from pipeline.config.sft import SftSection
-from pipeline.protocol.stage import InputError, Stage
+from pipeline.core.stage import InputError, Stage
 from pipeline.sft import (
     EXAMPLES_PER_BATCH,
     Epochs,

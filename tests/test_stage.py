@@ -14,12 +14,12 @@ import pytest
 from conftest import on_small_disk, run
 from crawl_warcs import html, record, write_warc
 
-from pipeline.protocol.arguments import keep, read_inputs, shortened
-from pipeline.protocol.code import Code
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.manifest import fingerprint
-from pipeline.protocol.progress import Progress, duration
-from pipeline.protocol.store import put_in_place
+from pipeline.core.arguments import keep, read_inputs, shortened
+from pipeline.core.code import Code
+from pipeline.core.errors import InputError
+from pipeline.core.manifest import fingerprint
+from pipeline.core.progress import Progress, duration
+from pipeline.core.store import put_in_place
 
 SPACE = "4m"
 

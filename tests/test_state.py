@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from conftest import OVERLAYS, Checkout
 
-from pipeline import status
+from pipeline.cli import status
 from pipeline.config.root import ConfigError
-from pipeline.protocol.identity import read_manifest
-from pipeline.protocol.stage import CODE, DEFINITIONS
-from pipeline.protocol.store import STORE, Entry
+from pipeline.core.identity import read_manifest
+from pipeline.core.stage import CODE, DEFINITIONS
+from pipeline.core.store import STORE, Entry
 from workflow.keys import Keys
 from workflow.links import file_of_run, forced, leave_stale_links
 from workflow.reasons import Reasons

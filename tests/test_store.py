@@ -15,16 +15,16 @@ from crawl_warcs import html, record, write_warc
 from programs import ENVIRONMENT, ROOT
 from snakemake.iocontainers import Wildcards
 
-from pipeline import status
+from pipeline.cli import status
 from pipeline.config.root import Config
-from pipeline.protocol.arguments import parser
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.folders import held, holder
-from pipeline.protocol.identity import Digests, damage, read_manifest
-from pipeline.protocol.overlays import read_config
-from pipeline.protocol.stage import open_stage
-from pipeline.protocol.store import STORE, Entry
-from pipeline.stages import program_of
+from pipeline.core.arguments import parser
+from pipeline.core.errors import InputError
+from pipeline.core.folders import held, holder
+from pipeline.core.identity import Digests, damage, read_manifest
+from pipeline.core.overlays import read_config
+from pipeline.core.stage import open_stage
+from pipeline.core.stages import program_of
+from pipeline.core.store import STORE, Entry
 from workflow.graph import Graph
 from workflow.job import Job
 from workflow.keys import Keys
@@ -45,7 +45,7 @@ def warc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def started(key: str, *words: str, **environment: str) -> subprocess.Popen[str]:
     """The job of a key, started as a rule starts it."""
     entry = Entry(RUN, NAME, key * 16)
-    command = [sys.executable, "-m", "pipeline.start", "pipeline.crawl.extract", *words]
+    command = [sys.executable, "-m", "pipeline.core.start", "pipeline.crawl.extract", *words]
     command += ["--result", str(entry.manifest), "--input", "warc=one.warc.gz"]
     return subprocess.Popen(command, env=ENVIRONMENT | environment, stderr=subprocess.PIPE, text=True)
 
@@ -108,9 +108,9 @@ def test_a_requeued_job_ends_where_a_later_one_has_its_work(warc: Path) -> None:
 STARTER = """
 import os, subprocess, sys
 from pathlib import Path
-from pipeline.protocol.folders import take
+from pipeline.core.folders import take
 take(Path("work/x"))
-program = [sys.executable, "-c", "from pathlib import Path; from pipeline.protocol.folders import held\\n"
+program = [sys.executable, "-c", "from pathlib import Path; from pipeline.core.folders import held\\n"
     "with held(Path('work/x')): print('in', flush=True); input()"]
 if sys.argv[1] == "becomes":
     os.execv(program[0], program)
@@ -122,7 +122,7 @@ subprocess.run(program, check=True)
 def test_a_program_is_let_into_the_folder_that_its_starter_took_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """As a launcher starts rank 0, and as `pipeline.start` becomes a program without ranks."""
+    """As a launcher starts rank 0, and as `pipeline.core.start` becomes a program without ranks."""
     monkeypatch.chdir(tmp_path)
     command = [sys.executable, "-c", STARTER, how]
     with subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:

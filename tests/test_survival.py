@@ -14,8 +14,8 @@ from subprocess import PIPE, Popen
 import pytest
 from programs import ENVIRONMENT, ROOT, launchers
 
-from pipeline.ranks.slurm import describe_node
-from pipeline.start import command
+from pipeline.core.launch.slurm import describe_node
+from pipeline.core.start import command
 
 HOST = socket.gethostname()
 SECONDS = 600  # after which a test is given up; each takes a few, but a busy machine takes longer
@@ -24,9 +24,9 @@ PROGRAM = """
 import os, signal, time
 from pathlib import Path
 
-from pipeline.protocol.ending import interrupted, received
-from pipeline.protocol.stage import InputError, run_stage
-from pipeline.protocol.watchdog import beat, enter
+from pipeline.core.ending import interrupted, received
+from pipeline.core.stage import InputError, run_stage
+from pipeline.core.watchdog import beat, enter
 from pipeline.config.sft import SftSection
 
 
@@ -58,7 +58,7 @@ HANGING = """
 import sys, time
 from pathlib import Path
 
-from pipeline.protocol import watchdog
+from pipeline.core import watchdog
 
 watchdog.reached(True, int(sys.argv[3]))
 watchdog.enter("backward")
@@ -210,7 +210,7 @@ import os, signal, sys, time
 from collections import Counter
 from pathlib import Path
 
-from pipeline.ranks.queue import Batch, make_together, queue_of_ranks
+from pipeline.core.launch.queue import Batch, make_together, queue_of_ranks
 
 
 def make():
@@ -233,7 +233,7 @@ def apart(folder: Path, gpus: str) -> tuple[int, str]:
     (folder / "program.py").write_text(APART)
     environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{folder}", "CUDA_VISIBLE_DEVICES": gpus}
     environment.pop("DS_ACCELERATOR", None)  # which says that there are none
-    command = [sys.executable, "-m", "pipeline.ranks.launcher", "--ranks=2", "--apart", "program"]
+    command = [sys.executable, "-m", "pipeline.core.launch.launcher", "--ranks=2", "--apart", "program"]
     process = Popen(command, cwd=folder, env=environment, stderr=PIPE, text=True)
     _, errors = process.communicate(timeout=SECONDS)
     return process.returncode, errors
@@ -254,7 +254,16 @@ def test_ranks_that_share_out_items_go_on_without_one_that_is_killed(tmp_path):
 def test_fewer_cores_than_ranks_are_told(tmp_path):
     (tmp_path / "program.py").write_text("")
     one = str(min(os.sched_getaffinity(0)))
-    command = ["taskset", "-c", one, sys.executable, "-m", "pipeline.ranks.launcher", "--ranks=2", "program"]
+    command = [
+        "taskset",
+        "-c",
+        one,
+        sys.executable,
+        "-m",
+        "pipeline.core.launch.launcher",
+        "--ranks=2",
+        "program",
+    ]
     environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0 and f"2 ranks share 1 cores on {HOST}: docs/cluster.md" in done.stderr
@@ -278,7 +287,7 @@ def test_a_job_goes_back_into_the_queue_unless_slurm_ends_its_step(tmp_path, num
     environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
     words = [sys.executable, "-c", waits % number]
     supervises = (
-        f"import os; from pipeline.ranks.slurm import supervise; supervise({words}, dict(os.environ))"
+        f"import os; from pipeline.core.launch.slurm import supervise; supervise({words}, dict(os.environ))"
     )
     process = Popen(
         [sys.executable, "-c", supervises],

@@ -22,12 +22,12 @@ from given.texts import counted, write
 
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.config.root import ConfigError
+from pipeline.core.data.shards import DocumentWriter, read_documents, read_table
+from pipeline.core.stage import run_stage
 from pipeline.crawl import extract
 from pipeline.crawl.text_files import is_pinned
-from pipeline.data.shards import DocumentWriter, read_documents, read_table
 from pipeline.decontaminate import __main__ as decontaminate
 from pipeline.decontaminate.card import Composition, data_card
-from pipeline.protocol.stage import run_stage
 from workflow.preflight import held_back, unpinned
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -172,7 +172,7 @@ def test_a_file_that_the_hub_lacks_is_bad_input_and_a_hub_out_of_reach_passes(
 import sys
 from pathlib import Path
 from pipeline.crawl.text_files import brought
-from pipeline.protocol.errors import InputError
+from pipeline.core.errors import InputError
 try:
     with brought(sys.argv[1], Path("hub")):
         pass

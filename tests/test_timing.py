@@ -9,7 +9,7 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from pipeline.status import read_graph
+from pipeline.cli.status import read_graph
 from workflow.keys import Keys
 from workflow.timing import Timing
 

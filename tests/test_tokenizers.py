@@ -8,7 +8,7 @@ import pytest
 from given.tokenizers import BOS, EOS, TEXTS, save_deepseek_tokenizer
 from transformers import AutoTokenizer
 
-from pipeline.protocol.errors import InputError, Passing
+from pipeline.core.errors import InputError, Passing
 from pipeline.training.asking import message_tokens
 from pipeline.training.folder import model_config
 from pipeline.training.tokenizer import load_tokenizer, probe_ids

@@ -20,8 +20,8 @@ from given.lines import write_lines
 from tiny_model import save_mixture
 
 from pipeline.config.tokens import MixtureNode, TokensSection
-from pipeline.data.rows import read_rows
-from pipeline.protocol.stage import InputError, Stage
+from pipeline.core.data.rows import read_rows
+from pipeline.core.stage import InputError, Stage
 from pipeline.tokens.__main__ import run as tokenise
 from pipeline.tokens.files import TokenFile, write_tokens
 from pipeline.tokens.mixture import Mixture, permute, schedule

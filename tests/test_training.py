@@ -20,9 +20,9 @@ from tiny_model import save_tiny_model, save_tiny_tokens
 from warm import Program
 
 from pipeline.config.sft import SftSection
-from pipeline.protocol import watchdog
-from pipeline.protocol.manifest import fingerprint
-from pipeline.protocol.stage import InputError, Stage
+from pipeline.core import watchdog
+from pipeline.core.manifest import fingerprint
+from pipeline.core.stage import InputError, Stage
 from pipeline.training import checkpoint, linear_loss
 from pipeline.training.engine import build_engine, constant, multi_step, settings_from
 from pipeline.training.flops import ModelFlops

@@ -11,9 +11,9 @@ from programs import OF_RANKS, ROOT
 from safetensors.numpy import load_file
 from tiny_model import save_tiny_model, save_tiny_tokens
 
-from pipeline.plan.costs import OFFLOADED, checkpoint_copy, training_state
-from pipeline.protocol.stage import InputError
+from pipeline.core.stage import InputError
 from pipeline.training import checkpoint
+from workflow.forecast.costs import OFFLOADED, checkpoint_copy, training_state
 
 STEPS = 4
 STAGES = (1, 2, 3)

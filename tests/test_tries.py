@@ -11,10 +11,10 @@ from crawl_warcs import html, record, write_warc
 from programs import ENVIRONMENT
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.core import tries
+from pipeline.core.folders import held
+from pipeline.core.stage import run_stage
 from pipeline.crawl import extract
-from pipeline.protocol import tries
-from pipeline.protocol.folders import held
-from pipeline.protocol.stage import run_stage
 
 KEY = "0123456789abcdef"
 RESULT = Path("results/run/store/crawl/extract-a", KEY)
@@ -23,7 +23,7 @@ WORDS = ["--result", str(RESULT / "manifest.json"), "--input", "warc=pages.warc.
 
 def job(folder: Path, **environment: str) -> subprocess.Popen[str]:
     """A job that extracts a WARC file, in a folder of its own."""
-    command = [sys.executable, "-m", "pipeline.start", "pipeline.crawl.extract", *WORDS]
+    command = [sys.executable, "-m", "pipeline.core.start", "pipeline.crawl.extract", *WORDS]
     return subprocess.Popen(
         command, cwd=folder, env=ENVIRONMENT | environment, stderr=subprocess.PIPE, text=True
     )

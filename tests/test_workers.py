@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.data.workers import AHEAD, map_forked
+from pipeline.core.data.workers import AHEAD, map_forked
 
 
 @pytest.mark.parametrize("processes", [1, 3])

@@ -12,8 +12,8 @@ import pytest
 from conftest import OVERLAYS, ROOT, Checkout, copy_checkout
 from given.cases import cases
 
-from pipeline.data.shards import read_table
-from pipeline.stages import NAMES
+from pipeline.core.data.shards import read_table
+from pipeline.core.stages import NAMES
 
 TABLES = cases("components")
 ITERATIONS = 3
@@ -150,7 +150,7 @@ def test_turning_a_key_back_takes_the_stored_result(finished: Checkout, tmp_path
 
 def test_an_edit_of_the_grader_draws_no_new_samples(finished: Checkout, tmp_path: Path) -> None:
     checkout = finished.copy(tmp_path, "results", "work")
-    grader = checkout.folder / "pipeline/grader/answers.py"
+    grader = checkout.folder / "packages/mathverdict/src/mathverdict/answers.py"
     grader.write_text(grader.read_text() + "\n\ndef edited() -> None:\n    return None\n")
     assert "evaluate/grpo: finished" in run(checkout, {}, "evaluate/grpo")
     counters = json.loads(checkout.result("evaluate/grpo/run.json").read_text())["counters"]

@@ -32,10 +32,10 @@ from split_state import check_late_writer, check_loads, check_scores, state_byte
 from pipeline.config.cpt import CptSection
 from pipeline.config.lora import Lora
 from pipeline.config.sft import SftSection
-from pipeline.protocol import ending
-from pipeline.protocol.errors import InputError, Interrupted
-from pipeline.protocol.manifest import fingerprint, write_json
-from pipeline.protocol.stage import Stage
+from pipeline.core import ending
+from pipeline.core.errors import InputError, Interrupted
+from pipeline.core.manifest import fingerprint, write_json
+from pipeline.core.stage import Stage
 from pipeline.tokens.mixture import Mixture
 from pipeline.training import checkpoint
 from pipeline.training.engine import build_engine, prepare, settings_from, start_from, start_process_group

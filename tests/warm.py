@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from pipeline.protocol.ending import end
+from pipeline.core.ending import end
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUEST_BYTES = 1 << 20

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.overlays import read_config
+from pipeline.core.errors import InputError
+from pipeline.core.overlays import read_config
 
 SUFFIXES = (".yaml", ".yml", ".json")
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
-from pipeline.protocol import tries
+from pipeline.core import tries
 
 COMMAND = 120_000  # characters that sbatch takes as one word: 128 KiB less what is the same for all tasks
 ENCODED = re.compile(r" base64//([\w+/]+=*)")

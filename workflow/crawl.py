@@ -7,12 +7,12 @@ from typing import Any
 
 from pipeline.config.crawl import TextSource
 from pipeline.config.root import ConfigError
+from pipeline.core.addresses import is_remote
+from pipeline.core.data.rows import FORMATS, HUB
+from pipeline.core.errors import InputError
+from pipeline.core.manifest import fingerprint
 from pipeline.crawl.sources import expand_lists, file_name
 from pipeline.crawl.text_files import hub_files, lineage_name
-from pipeline.data.rows import FORMATS, HUB
-from pipeline.protocol.addresses import is_remote
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.manifest import fingerprint
 from workflow.instances import MINIWEB, Inputs, Instance, Instances, Result
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.sft import SftSection
+from pipeline.core.data.rows import read_rows, renamed
+from pipeline.core.errors import InputError
 from pipeline.corpus.training_set import TEXT_LISTS, read_examples
-from pipeline.data.rows import read_rows, renamed
 from pipeline.evaluate.benchmarks import read_items
-from pipeline.protocol.errors import InputError
 from pipeline.report.truth import read_truth
 from pipeline.tokens.texts import read_texts
 from pipeline.training.conversations import read_messages

@@ -11,8 +11,8 @@ import yaml
 
 from pipeline.config.report import PAPER
 from pipeline.config.root import Config, ConfigError, hint
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.overlays import DEFAULTS, merge, read_config
+from pipeline.core.errors import InputError
+from pipeline.core.overlays import DEFAULTS, merge, read_config
 from workflow.arguments import problem
 from workflow.corpus import URLS, add_corpus, add_decontamination, add_tokens, lists_of
 from workflow.crawl import add_crawl
@@ -49,7 +49,7 @@ class Graph(Instances):
 
 def _add_miniweb(graph: Instances) -> None:
     if graph.config.sections["miniweb"].enabled:
-        graph.add("miniweb", "pipeline.miniweb", graph.config.sections["miniweb"], [])
+        graph.add("miniweb", "pipeline.examples.miniweb", graph.config.sections["miniweb"], [])
 
 
 def _add_problems(graph: Instances) -> None:
@@ -71,7 +71,7 @@ def _add_problems(graph: Instances) -> None:
     inputs = [*sources, *graph.benchmark_files(names)]
     # The filled-in benchmarks say which are kept out: null and the list of these are the same.
     own = ("source", "kept_out")
-    graph.add("problems", "pipeline.problems", section, inputs, own, benchmarks=kept_out)
+    graph.add("problems", "pipeline.examples.problems", section, inputs, own, benchmarks=kept_out)
 
 
 def _is_part(source: str | list[str]) -> bool:

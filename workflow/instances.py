@@ -8,11 +8,11 @@ from glob import glob
 from os.path import exists, isdir, realpath  # False for a name too long for a file, where Path raises
 from typing import Any
 
-from pipeline.config.launch import LaunchSection
 from pipeline.config.root import Config, ConfigError, hint
-from pipeline.config.section import Section
-from pipeline.protocol.identity import data_of
-from pipeline.stages import MODEL_STAGES
+from pipeline.core.identity import data_of
+from pipeline.core.launch.section import LaunchSection
+from pipeline.core.section import Section
+from pipeline.core.stages import MODEL_STAGES
 
 MINIWEB = "miniweb:"  # before the name of a generated file
 OWN = {

@@ -10,11 +10,11 @@ from typing import Any
 
 from snakemake.io import ancient, local
 
-from pipeline.protocol.addresses import is_remote
-from pipeline.protocol.arguments import keep, shortened
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.stage import WORK
-from pipeline.protocol.tries import started
+from pipeline.core.addresses import is_remote
+from pipeline.core.arguments import keep, shortened
+from pipeline.core.errors import InputError
+from pipeline.core.stage import WORK
+from pipeline.core.tries import started
 from workflow.crawl import is_downloading
 from workflow.instances import Instance, Result
 from workflow.keys import Keys

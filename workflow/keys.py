@@ -1,6 +1,6 @@
 """The key of each instance of a graph, known before anything runs, and where its result stands.
 
-`pipeline.protocol.identity` says what a key covers. A result that is not at its key's address is not made,
+`pipeline.core.identity` says what a key covers. A result that is not at its key's address is not made,
 and nothing else decides what is current.
 """
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.root import ConfigError, hint
-from pipeline.config.section import Section
-from pipeline.protocol.code import Code
-from pipeline.protocol.identity import Digests, digest_of, essence, identity, part_of, read_manifest
-from pipeline.protocol.manifest import fingerprint
-from pipeline.protocol.stage import CODE, DIGESTS
-from pipeline.protocol.store import STORE, Entry
+from pipeline.core.code import Code
+from pipeline.core.identity import Digests, digest_of, essence, identity, part_of, read_manifest
+from pipeline.core.manifest import fingerprint
+from pipeline.core.section import Section
+from pipeline.core.stage import CODE, DIGESTS
+from pipeline.core.store import STORE, Entry
 from workflow.graph import Graph
 from workflow.instances import Instance, Result
 

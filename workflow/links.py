@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline.config.root import ConfigError
-from pipeline.protocol.manifest import fingerprint
-from pipeline.stages import PROGRAMS
+from pipeline.core.manifest import fingerprint
+from pipeline.core.stages import PROGRAMS
 from workflow.keys import Keys
 
 CURRENT = "current"  # folder of the one file that says whose links these are

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from pipeline.protocol.errors import InputError
+from pipeline.core.errors import InputError
 from workflow.graph import Graph
 
 SEEDS, BACKGROUNDS = ("seed_urls", "seed_texts"), ("background_urls", "background_texts")

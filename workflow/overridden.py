@@ -8,8 +8,8 @@ from typing import Any
 
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import LAUNCHED, ModelNode
-from pipeline.protocol.overlays import merge, read_config
-from pipeline.stages import MODEL_STAGES
+from pipeline.core.overlays import merge, read_config
+from pipeline.core.stages import MODEL_STAGES
 
 KeyPath = tuple[str, ...]
 

@@ -17,14 +17,14 @@ from functools import cached_property
 from pathlib import Path
 
 from huggingface_hub import constants, try_to_load_from_cache
+from sealedpy.pool import NoNamespaces, check
 
+from pipeline.core.data.rows import HUB
+from pipeline.core.errors import InputError
+from pipeline.core.stages import MODEL_STAGES
 from pipeline.crawl.text_files import is_pinned
-from pipeline.data.rows import HUB
-from pipeline.plan.costs import checkpoint_disk, size_of, training_state
-from pipeline.plan.shapes import shape_of
-from pipeline.protocol.errors import InputError
-from pipeline.sandbox.pool import NoNamespaces, check
-from pipeline.stages import MODEL_STAGES
+from workflow.forecast.costs import checkpoint_disk, size_of, training_state
+from workflow.forecast.shapes import shape_of
 from workflow.graph import Graph
 from workflow.instances import HUB_ID, Instance
 from workflow.lists import faulty_lists

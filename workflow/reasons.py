@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pipeline.protocol.code import changed
-from pipeline.protocol.identity import read_manifest
-from pipeline.protocol.stage import DEFINITIONS
-from pipeline.protocol.store import Entry
-from pipeline.stages import NAMES
+from pipeline.core.code import changed
+from pipeline.core.identity import read_manifest
+from pipeline.core.stage import DEFINITIONS
+from pipeline.core.stages import NAMES
+from pipeline.core.store import Entry
 from workflow.instances import Instance, Result
 from workflow.keys import Keys
 

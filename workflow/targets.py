@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 
 from pipeline.config.root import ConfigError
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.store import STORE
-from pipeline.stages import NAMES, PROGRAMS
+from pipeline.core.errors import InputError
+from pipeline.core.stages import NAMES, PROGRAMS
+from pipeline.core.store import STORE
 from workflow.arguments import configuration, nearest
 from workflow.graph import Graph, read_graph
 

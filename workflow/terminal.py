@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from pipeline.protocol.progress import duration
+from pipeline.core.progress import duration
 from workflow.keys import Keys
 from workflow.timing import Timing, tail
 

@@ -1,6 +1,6 @@
 """How long jobs will take: what a running one says itself, else as long as when it was last made, in this run
-or another, else as forecast (`pipeline.plan`) where it gets GPUs, else as other jobs of the same program. The
-training of another model says nothing.
+or another, else as forecast (`workflow.forecast`) where it gets GPUs, else as other jobs of the same program.
+The training of another model says nothing.
 """
 
 import json
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.identity import read_manifest
-from pipeline.protocol.store import STORE
+from pipeline.core.errors import InputError
+from pipeline.core.identity import read_manifest
+from pipeline.core.store import STORE
 from workflow.graph import Graph
 from workflow.keys import Keys
 
@@ -58,8 +58,8 @@ def recorded(name: str, runs: Sequence[Path], section: Mapping[str, Any] | None 
 
 def forecast(graph: Graph) -> dict[str, float]:
     """Forecast the seconds of the jobs of models on GPUs; none where the plan cannot know them."""
-    from pipeline.plan.costs import gpu_named
-    from pipeline.plan.forecast import Assumptions, Planner  # torch behind it takes seconds to import
+    from workflow.forecast.costs import gpu_named
+    from workflow.forecast.forecast import Assumptions, Planner  # torch behind it takes seconds to import
 
     try:
         rows = Planner(graph.config, Assumptions(gpu_named(GPU))).rows()

@@ -21,7 +21,7 @@ from statistics import median
 import torch
 import torch.distributed as dist
 
-from pipeline.start import command
+from pipeline.core.start import command
 from pipeline.training.rendezvous import join_store
 
 GPU = torch.cuda.is_available()
@@ -54,7 +54,7 @@ def ranks() -> dict[str, float]:
                 f"--port={port}",
                 f"--ended={folder}/ended",
             ]
-            start = [sys.executable, "-m", "pipeline.ranks.launcher", *place]
+            start = [sys.executable, "-m", "pipeline.core.launch.launcher", *place]
             commands = [[*start, f"--node={node}", *program] for node in range(PRETENDED)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         started = [subprocess.Popen(words, env=environment, text=True, **pipes) for words in commands]

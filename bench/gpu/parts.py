@@ -19,14 +19,14 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
-from pipeline.plan import costs
-from pipeline.plan.shapes import shape_from, shape_named
 from pipeline.rl.packed_outputs import Output, PackedOutputs, micro_batches, output_logprobs, split_into_rows
 from pipeline.training.attention import attend, document_arguments
 from pipeline.training.flops import ModelFlops, peak
 from pipeline.training.linear_loss import target_logprobs, weighted_nll
 from pipeline.training.model import TokenLogprobs
 from pipeline.training.packing import PackedRow, make_row
+from workflow.forecast import costs
+from workflow.forecast.shapes import shape_from, shape_named
 
 GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if GPU else "cpu")

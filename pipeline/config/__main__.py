@@ -15,8 +15,8 @@ from pydantic_core import to_jsonable_python
 
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import SECTIONS, ModelNode, RunKeys
-from pipeline.config.section import Section
 from pipeline.config.tokens import MixtureNode
+from pipeline.core.section import Section
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = """\

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from pipeline.config.section import LARGEST_SEED, Section, key
+from pipeline.core.section import LARGEST_SEED, Section, key
 
 CLASSIFIER = (
     *("dimension", "learning_rate", "word_ngrams", "min_count", "epochs", "buckets", "subwords"),

@@ -6,7 +6,7 @@ from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from pipeline.config.optimizer import PRECISION, Optimizer, Precision
-from pipeline.config.section import LARGEST_SEED, Section, key
+from pipeline.core.section import LARGEST_SEED, Section, key
 
 
 class Architecture(Section):

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from pipeline.config.section import LARGEST_SEED, REQUIRED, Section, key, parts_of
+from pipeline.core.section import LARGEST_SEED, REQUIRED, Section, key, parts_of
 
 Named = Annotated[str, Field(pattern=r"^.+\.py:[A-Za-z_]\w*$|^datatrove(\.[A-Za-z_]\w*)+$")]
 Fields = dict[Literal["text", "url", "id", "language"], str]

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from pipeline.config.section import Section, key
+from pipeline.core.section import Section, key
 
 
 class DecontaminateSection(Section):

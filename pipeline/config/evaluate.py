@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from pipeline.config.section import LARGEST_SEED, REQUIRED, Section, key
+from pipeline.core.section import LARGEST_SEED, REQUIRED, Section, key
 
 Mode = Literal[
     "few_shot_cot", "chat_cot", "few_shot_pal", "chat_pal", "chat_tool", "few_shot_code", "few_shot_proof"

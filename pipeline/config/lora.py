@@ -1,6 +1,6 @@
 """Keys of low-rank adapters (LoRA), shared by the stages that train them."""
 
-from pipeline.config.section import Section, key
+from pipeline.core.section import Section, key
 
 ALL_LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 ADAPTER = "adapter"  # its folder beside the model

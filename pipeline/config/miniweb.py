@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from pipeline.config.section import LARGEST_SEED, Section, key
+from pipeline.core.section import LARGEST_SEED, Section, key
 
 WARC_FILES = 8
 DATA = ("sft", "sft_worked", "sft_tool", "rl", "test", "dev", "heldout", "drill", "labels")

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pipeline.config.section import Section, key
+from pipeline.core.section import Section, key
 
 Precision = Literal["fp32", "mixed", "bf16"]
 PRECISION = (

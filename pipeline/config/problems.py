@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from pipeline.config.evaluate import FIELDS, BenchmarkNode
-from pipeline.config.section import LARGEST_SEED, Section, key
+from pipeline.core.section import LARGEST_SEED, Section, key
 
 
 class ProblemsSection(Section):

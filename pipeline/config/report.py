@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from pipeline.config.section import Section, key
+from pipeline.core.section import Section, key
 
 PAPER = "configs/paper.yaml"  # its tables and figures as numbers
 

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pipeline.config.evaluate import FIELDS, SUFFIX
 from pipeline.config.optimizer import Optimizer
-from pipeline.config.section import LARGEST_SEED, Section, key
+from pipeline.core.section import LARGEST_SEED, Section, key
 
 TEMPERATURE = 0.7  # of solutions and completions
 LABELLING_SHARE = 0.8  # of a GPU's memory for vLLM, on which there is only a process group then

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from pipeline.config.evaluate import FIELDS, SUFFIX, TOOL_SUFFIX
 from pipeline.config.lora import LORA, Lora
 from pipeline.config.optimizer import Optimizer
-from pipeline.config.section import LARGEST_SEED, Section, key
+from pipeline.core.section import LARGEST_SEED, Section, key
 
 TOOL_KEYS = ("tool_rounds", "tool_seconds", "tool_result")  # for mode tool the workflow takes evaluate's
 OWN_METHOD = re.compile(r".+\.py(:[A-Za-z_]\w*)?")

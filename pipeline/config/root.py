@@ -13,14 +13,14 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from pipeline.config.evaluate import BenchmarkNode, Mode
-from pipeline.config.launch import LaunchSection
 from pipeline.config.sandbox import SandboxSection
-from pipeline.config.section import LARGEST_SEED, Section, key
 from pipeline.config.tokens import MixtureNode
-from pipeline.protocol.addresses import quoted
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.overlays import read_config
-from pipeline.stages import MODEL_STAGES, STAGES
+from pipeline.core.addresses import quoted
+from pipeline.core.errors import InputError
+from pipeline.core.launch.section import LaunchSection
+from pipeline.core.overlays import read_config
+from pipeline.core.section import LARGEST_SEED, Section, key
+from pipeline.core.stages import MODEL_STAGES, STAGES
 
 SECTIONS: dict[str, type[Section]] = {stage.name: stage.section for stage in STAGES} | {
     "sandbox": SandboxSection,

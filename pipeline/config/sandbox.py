@@ -1,6 +1,6 @@
 """How programs that a model writes are run: never part of a fingerprint, so a change reruns nothing."""
 
-from pipeline.config.section import Section, key
+from pipeline.core.section import Section, key
 
 
 class SandboxSection(Section):

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pipeline.config.evaluate import FIELDS, SUFFIX, TOOL_SUFFIX
 from pipeline.config.lora import LORA, Lora
 from pipeline.config.optimizer import PRECISION, Optimizer, Precision
-from pipeline.config.section import LARGEST_SEED, Section, key
+from pipeline.core.section import LARGEST_SEED, Section, key
 
 
 class SftSection(Section):

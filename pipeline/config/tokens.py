@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from pipeline.config.section import REQUIRED, Section, key
+from pipeline.core.section import REQUIRED, Section, key
 
 
 class TokensSection(Section):

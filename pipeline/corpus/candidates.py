@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from pipeline.core.data.database import Database, parquet
+from pipeline.core.data.shards import table_schema
 from pipeline.crawl.annotations import NOT_MATH, add_annotations, add_prefixes, counted, covered, warn
 from pipeline.crawl.opted_out import read_urls
-from pipeline.data.database import Database, parquet
-from pipeline.data.shards import table_schema
 
 OPT_OUT, BLOCKED = "opt_out", "blocklist"
 OWNED = covered("pages", "opt_out", "owned")

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config.corpus import CorpusSection
+from pipeline.core.stage import InputError
 from pipeline.corpus.training_set import LabelledPage
-from pipeline.protocol.stage import InputError
 
 ZEROED_MEMORY = {"MALLOC_PERTURB_": "255", "MALLOC_MMAP_THRESHOLD_": "65536"}
 MATH, OTHER = "__label__math", "__label__other"

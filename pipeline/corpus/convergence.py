@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pipeline.data.shards import link_file, table_schema
-from pipeline.protocol.stage import InputError, Stage
+from pipeline.core.data.shards import link_file, table_schema
+from pipeline.core.stage import InputError, Stage
 
 KEPT = table_schema(id=str, url=str, host=str, shard=str, score=float, tokens=int, iteration=int)
 

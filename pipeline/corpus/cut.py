@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow.compute as pc
 
 from pipeline.config.corpus import CorpusSection
+from pipeline.core.data.database import Database
+from pipeline.core.data.shards import read_table
 from pipeline.corpus.candidates import RANKED
-from pipeline.data.database import Database
-from pipeline.data.shards import read_table
 from pipeline.intervals import share_interval
 
 SAMPLE = "held-out pages of the training lists that are not mathematical"

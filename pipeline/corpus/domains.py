@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from pipeline.core.data.database import Database
+from pipeline.core.data.shards import table_schema
 from pipeline.corpus.candidates import BLOCKED, OPT_OUT
 from pipeline.corpus.url_lists import Survivors
 from pipeline.crawl.annotations import NOT_MATH
 from pipeline.crawl.urls import NO_HOST
-from pipeline.data.database import Database
-from pipeline.data.shards import table_schema
 
 DOMAIN_PAGES = 3  # of a domain that is judged
 MACROS = """

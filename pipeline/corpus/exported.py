@@ -10,20 +10,20 @@ import shutil
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
+from webformulas.delimiters import FORMULA
 
+from pipeline.core.data.rows import HUB
+from pipeline.core.errors import InputError
+from pipeline.core.identity import read_manifest
+from pipeline.core.manifest import write_json
+from pipeline.core.store import put_in_place
 from pipeline.corpus import normalise
 from pipeline.corpus.convergence import read_notes
 from pipeline.corpus.trained import CUT, cut_of, folder_of, open_trained
-from pipeline.data.rows import HUB
-from pipeline.formulas.delimiters import FORMULA
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.identity import read_manifest
-from pipeline.protocol.manifest import write_json
-from pipeline.protocol.store import put_in_place
 
 TAUGHT = ("seed_texts", "background_texts", "seed_urls", "background_urls", "annotations")
 POINTS = 5  # of the curve, between each two rows of its table
-IMPORT = "from pipeline.formulas.delimiters import FORMULA\n"
+IMPORT = "from webformulas.delimiters import FORMULA\n"
 TEMPLATE = Path(__file__).with_name("card.md.j2")
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.corpus import CorpusSection
+from pipeline.core.data.shards import read_documents, shard_paths, write_table
+from pipeline.core.stage import Counts, Stage, run_stage
 from pipeline.corpus.convergence import KEPT
 from pipeline.corpus.normalise import normalise
 from pipeline.crawl.opted_out import NOTHING, OptedOut
-from pipeline.data.shards import read_documents, shard_paths, write_table
-from pipeline.protocol.stage import Counts, Stage, run_stage
 
 LANGUAGE = "en"
 DOLLARS = re.compile(r"\$[^$\n\\^_=]*+[\\^_=][^$\n]*+\$")

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.config.corpus import CorpusSection
+from pipeline.core.data.workers import map_forked
+from pipeline.core.progress import Progress
+from pipeline.core.stage import Stage, label
 from pipeline.corpus.classifier import PageScorer, scaled, train
 from pipeline.corpus.training_set import DRAWN, LabelledPage
 from pipeline.crawl.urls import normalise_url
-from pipeline.data.workers import map_forked
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Stage, label
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from itertools import groupby
 
-from pipeline.formulas.delimiters import FORMULA
+from webformulas.delimiters import FORMULA
 
 VERSION = 3
 CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3040-\u30ff\uac00-\ud7af"

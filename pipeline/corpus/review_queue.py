@@ -13,9 +13,9 @@ from math import log
 from pathlib import Path
 from typing import Any
 
+from pipeline.core.data.database import Database, save
+from pipeline.core.data.shards import ROWS, table_schema
 from pipeline.crawl.annotations import add_prefixes, covered
-from pipeline.data.database import Database, save
-from pipeline.data.shards import ROWS, table_schema
 
 REVIEW_SAMPLES = 3
 DEEPEST = 6  # parts of a prefix, its host among them

@@ -13,16 +13,16 @@ import pyarrow as pa
 from datatrove.data import Document
 
 from pipeline.config.corpus import CorpusSection
+from pipeline.core.data.rows import batched
+from pipeline.core.data.shards import read_documents, table_schema, write_table
+from pipeline.core.data.workers import map_forked
+from pipeline.core.progress import Progress
+from pipeline.core.stage import Counts, Stage, run_stage
 from pipeline.corpus.classifier import PageScorer, load
 from pipeline.corpus.convergence import converged_before, pass_through, read_notes
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.tokens import Ratio
 from pipeline.crawl.urls import normalise_url
-from pipeline.data.rows import batched
-from pipeline.data.shards import read_documents, table_schema, write_table
-from pipeline.data.workers import map_forked
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Counts, Stage, run_stage
 
 PART = 256  # pages that go to a worker at once
 SCORES = table_schema(id=str, url=str, host=str, shard=str, score=float, tie=pa.uint64(), tokens=int, key=str)

@@ -20,6 +20,11 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.config.corpus import CorpusSection
+from pipeline.core.data.database import Database, database, parquet, save
+from pipeline.core.data.shards import write_table
+from pipeline.core.ending import say
+from pipeline.core.manifest import write_json
+from pipeline.core.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.corpus.candidates import EXCLUDED, add_pages, unmatched
 from pipeline.corpus.convergence import (
     KEPT,
@@ -35,11 +40,6 @@ from pipeline.corpus.review_queue import review_queue, save_queue, write_review
 from pipeline.corpus.url_lists import GROWN, Survivors, current_urls
 from pipeline.crawl.opted_out import read_urls
 from pipeline.crawl.urls import NO_HOST
-from pipeline.data.database import Database, database, parquet, save
-from pipeline.data.shards import write_table
-from pipeline.protocol.ending import say
-from pipeline.protocol.manifest import write_json
-from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 
 TRAINED = ("positives", "negatives", "settings", "held_out")  # of train.json
 MEASURED = "tokens"  # the same, where a tokenizer counts

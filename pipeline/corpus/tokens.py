@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.data.shards import read_documents, shard_paths
-from pipeline.protocol.errors import InputError
+from pipeline.core.data.shards import read_documents, shard_paths
+from pipeline.core.errors import InputError
 
 PAGES, SHARDS = 1000, 20  # at most, of the pool
 

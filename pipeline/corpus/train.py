@@ -18,6 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.corpus import CorpusSection
+from pipeline.core.data.database import database, parquet
+from pipeline.core.data.shards import table_schema, write_table
+from pipeline.core.ending import say
+from pipeline.core.manifest import write_json
+from pipeline.core.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.corpus.candidates import add_pages, unmatched
 from pipeline.corpus.classifier import restart_with_zeroed_memory, scaled, settings, train
 from pipeline.corpus.convergence import converged_before
@@ -28,11 +33,6 @@ from pipeline.corpus.normalise import VERSION
 from pipeline.corpus.tokens import measure
 from pipeline.corpus.training_set import LabelledPage, example_texts, training_pages, wanted_pages
 from pipeline.corpus.url_lists import GROWN, LEARNT_FROM, Survivors, current_urls
-from pipeline.data.database import database, parquet
-from pipeline.data.shards import table_schema, write_table
-from pipeline.protocol.ending import say
-from pipeline.protocol.manifest import write_json
-from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 
 HELD_OUT = table_schema(url=str, host=str, math=bool, score=float, fold=int)
 TRAINED = table_schema(url=str, math=bool)

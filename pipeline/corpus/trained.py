@@ -5,13 +5,15 @@ it. The normaliser and the cut are those of the programs `score` and `select`.
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.core.stage import InputError
 from pipeline.corpus.classifier import PageScorer, load
 from pipeline.corpus.convergence import read_notes
 from pipeline.corpus.normalise import VERSION, normalise
 from pipeline.crawl.text import clean
-from pipeline.protocol.stage import InputError
 
 CUT = "cut.json"  # of an exported classifier: what the files of the model do not tell
+
+SCORE = "math_score"  # the column that is added: data sets have scores of their own
 
 
 @dataclass(frozen=True)

@@ -20,19 +20,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from webformulas.delimiters import convert, page_delimiters
+from webformulas.signs import Source
+
 from pipeline.config.corpus import CorpusSection
+from pipeline.core.data.rows import read_rows
+from pipeline.core.data.shards import read_documents, rows_of, shard_paths
+from pipeline.core.data.workers import map_forked
+from pipeline.core.identity import published, read_manifest
+from pipeline.core.progress import Progress
+from pipeline.core.stage import InputError, Stage, label
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.url_lists import LEARNT_FROM, Survivors, current_urls
 from pipeline.crawl.opted_out import NOTHING, OptedOut
 from pipeline.crawl.urls import normalise_url
-from pipeline.data.rows import read_rows
-from pipeline.data.shards import read_documents, rows_of, shard_paths
-from pipeline.data.workers import map_forked
-from pipeline.formulas.delimiters import convert, page_delimiters
-from pipeline.formulas.signs import Source
-from pipeline.protocol.identity import published, read_manifest
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import InputError, Stage, label
 
 LEAST_POOL = 100_000  # pages from which the negatives may be drawn
 DRAWN = 2  # times the negatives are drawn from the pool: a first classifier chooses among them

@@ -8,11 +8,11 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pipeline.config.corpus import CorpusSection
+from pipeline.core.data.database import database, parquet
+from pipeline.core.data.shards import ROWS, tables
+from pipeline.core.stage import Stage
 from pipeline.crawl.opted_out import read_urls
 from pipeline.crawl.urls import normalise_url
-from pipeline.data.database import database, parquet
-from pipeline.data.shards import ROWS, tables
-from pipeline.protocol.stage import Stage
 
 GROWN = ("seed_urls", "not_math_urls")  # lists that each iteration hands to the next
 LEARNT_FROM = ("seed_urls", "background_urls", "not_math_urls")

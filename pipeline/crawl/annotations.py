@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.data.database import Database
-from pipeline.protocol.stage import InputError
+from pipeline.core.data.database import Database
+from pipeline.core.stage import InputError
 
 MATH, NOT_MATH, UNSURE = VERDICTS = ("math", "not_math", "unsure")  # nothing follows from the last
 NAMED = 5  # prefixes that a message names

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.core.progress import Progress
+from pipeline.core.stage import Counts, Stage, run_stage
 from pipeline.crawl.compiled import njit
 from pipeline.crawl.pairs import NEAR, PairSorter, begins_group, pairs_of
 from pipeline.crawl.signature_store import HASH_END, OF_SHARD, Bits, SignedShards, number_of
 from pipeline.crawl.signatures import similarity
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Counts, Stage, run_stage
 
 SORTED = 1 << 21  # records that are in memory at once
 COMPARED = 1 << 17  # pages whose sketches are in memory at once

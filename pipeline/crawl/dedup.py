@@ -21,11 +21,11 @@ from itertools import chain
 from pathlib import Path
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.core.data.database import database, parquet, save
+from pipeline.core.data.shards import link_file, put_table
+from pipeline.core.identity import published, read_manifest
+from pipeline.core.stage import Counts, InputError, Stage, run_stage
 from pipeline.crawl.filter import DUPLICATES
-from pipeline.data.database import database, parquet, save
-from pipeline.data.shards import link_file, put_table
-from pipeline.protocol.identity import published, read_manifest
-from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 STAYING = """
 SELECT own.id, own.url, coalesce(other.duplicate_of, own.duplicate_of) AS duplicate_of,

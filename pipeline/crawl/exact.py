@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.core.progress import Progress
+from pipeline.core.stage import Counts, InputError, Stage, run_stage
 from pipeline.crawl.pairs import SAME_TEMPLATE, SAME_TEXT, SAME_URL, Pairs, PairSorter, begins_group, pairs_of
 from pipeline.crawl.signature_store import (
     HASH_END,
@@ -29,8 +31,6 @@ from pipeline.crawl.signature_store import (
     Bits,
     SignedShards,
 )
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 RECORDS = 1 << 22  # of all shards in a range of hashes
 OF_TEMPLATE = 100

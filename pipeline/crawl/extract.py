@@ -25,8 +25,23 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 from datatrove.data import Document
+from webformulas.signs import Source
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.core.addresses import public
+from pipeline.core.data.rows import HUB, write_lines
+from pipeline.core.data.shards import (
+    ROWS,
+    DocumentWriter,
+    join_shards,
+    read_batches,
+    table_schema,
+    write_table,
+)
+from pipeline.core.errors import Passing
+from pipeline.core.manifest import write_json
+from pipeline.core.progress import Progress
+from pipeline.core.stage import Counts, InputError, Stage, run_stage
 from pipeline.crawl.http_decoding import Unusable, decode_body
 from pipeline.crawl.index import is_index, read_index, read_indexed_pages
 from pipeline.crawl.language import detect_language
@@ -39,14 +54,6 @@ from pipeline.crawl.text import MIN_CHARACTERS, clean, extract
 from pipeline.crawl.text_decoding import decode_text, is_html
 from pipeline.crawl.text_files import TextFile, brought, read_text_pages
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
-from pipeline.data.rows import HUB, write_lines
-from pipeline.data.shards import ROWS, DocumentWriter, join_shards, read_batches, table_schema, write_table
-from pipeline.formulas.signs import Source
-from pipeline.protocol.addresses import public
-from pipeline.protocol.errors import Passing
-from pipeline.protocol.manifest import write_json
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 RECORDS = table_schema(
     id=str,

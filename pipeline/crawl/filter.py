@@ -15,6 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.core.data.shards import ROWS, DocumentWriter, read_lines, read_table, table_schema, write_table
+from pipeline.core.progress import Progress
+from pipeline.core.stage import Counts, InputError, Stage, run_stage
 from pipeline.crawl.pairs import NEAR
 from pipeline.crawl.signature_store import (
     check_shard,
@@ -26,9 +29,6 @@ from pipeline.crawl.signature_store import (
 )
 from pipeline.crawl.signatures import similarity
 from pipeline.crawl.urls import source_of
-from pipeline.data.shards import ROWS, DocumentWriter, read_lines, read_table, table_schema, write_table
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 DUPLICATES = table_schema(
     id=str, url=str, duplicate_of=str, duplicate_of_url=str, kind=str, similarity=pa.float32()

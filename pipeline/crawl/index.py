@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.core.addresses import is_remote, public
+from pipeline.core.data.rows import batched
+from pipeline.core.data.shards import table_schema
+from pipeline.core.stage import InputError
 from pipeline.crawl.remote import RemoteFile
 from pipeline.crawl.sources import file_name, follow, open_source, read_lines
 from pipeline.crawl.warc import INCOMPLETE, Page, ReadCounts, read_stream
-from pipeline.data.rows import batched
-from pipeline.data.shards import table_schema
-from pipeline.protocol.addresses import is_remote, public
-from pipeline.protocol.stage import InputError
 
 SUFFIXES = (".parquet", ".cdx", ".cdxj", ".cdx.gz", ".cdxj.gz", ".jsonl", ".jsonl.gz")
 COLUMNS = {"filename": "warc_filename", "offset": "warc_record_offset", "length": "warc_record_length"}

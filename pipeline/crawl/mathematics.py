@@ -11,7 +11,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from pipeline.formulas.delimiters import FORMULA
+from webformulas.delimiters import FORMULA
 
 SIGNS, LENGTH = 2, 1500  # least signs of a page, and the most characters for each
 LISTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

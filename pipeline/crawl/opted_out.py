@@ -13,7 +13,7 @@ from typing import Self
 import pyarrow as pa
 from datatrove.data import Document
 
-from pipeline.protocol.stage import InputError
+from pipeline.core.stage import InputError
 
 SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 ROOT = re.compile(r"^(?:www\.)?([^/?:]*)(?::[0-9]*)?")

@@ -10,8 +10,8 @@ from typing import Any
 
 from datatrove.data import Document
 
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.own_files import load_attribute
+from pipeline.core.errors import InputError
+from pipeline.core.own_files import load_attribute
 
 KEY = "crawl.filters"
 

@@ -15,10 +15,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from pipeline.protocol.addresses import public, scrub
-from pipeline.protocol.atomic import atomic_write
-from pipeline.protocol.errors import Passing
-from pipeline.protocol.stage import WORK, InputError
+from pipeline.core.addresses import public, scrub
+from pipeline.core.atomic import atomic_write
+from pipeline.core.errors import Passing
+from pipeline.core.stage import WORK, InputError
 
 ATTEMPTS = 6
 FIRST_DELAY = 1.0  # seconds; doubles with each attempt

@@ -6,7 +6,7 @@ import html
 import re
 from itertools import islice
 
-from pipeline.formulas.signs import Source
+from webformulas.signs import Source
 
 TAG = re.compile(r"<(?:a|link|meta)\b[^<>]{0,2000}>", re.IGNORECASE)
 META, LICENCE = re.compile(r"<meta\b", re.IGNORECASE), re.compile(b"icen[cs]e")

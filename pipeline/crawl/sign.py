@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from xxhash import xxh3_128_digest
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.core.data.shards import ROWS, read_documents, table_schema
+from pipeline.core.progress import Progress
+from pipeline.core.stage import Counts, InputError, Stage, run_stage
 from pipeline.crawl.signature_store import (
     HASH_WORDS,
     TEMPLATE,
@@ -29,9 +32,6 @@ from pipeline.crawl.signature_store import (
 )
 from pipeline.crawl.signatures import ABSENT, SHINGLE, MinHasher
 from pipeline.crawl.urls import normalise_url
-from pipeline.data.shards import ROWS, read_documents, table_schema
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 NAMES = table_schema(id=str, url=str)
 TOGETHER = 1 << 16  # characters whose words are hashed at once

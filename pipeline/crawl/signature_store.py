@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.identity import part_of, published, read_manifest
-from pipeline.protocol.stage import Stage
-from pipeline.protocol.store import Entry, named
+from pipeline.core.errors import InputError
+from pipeline.core.identity import part_of, published, read_manifest
+from pipeline.core.stage import Stage
+from pipeline.core.store import Entry, named
 
 URL, TEXT, TEMPLATE = "url", "text", "template"  # records of exact rules; those of MinHash have a number
 HASH_WORDS = 4  # of 32 bits in the hash of a URL or a text

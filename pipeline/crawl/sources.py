@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from pipeline.core.addresses import is_remote, public
+from pipeline.core.stage import InputError
 from pipeline.crawl.remote import RemoteFile, server_of
-from pipeline.protocol.addresses import is_remote, public
-from pipeline.protocol.stage import InputError
 
 DUMP = re.compile(r"CC-MAIN-\d{4}-\d{2}(?:/(?:warc|wet))?")
 LISTS = (".paths", ".paths.gz", ".txt")

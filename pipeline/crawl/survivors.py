@@ -21,12 +21,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.core.data.shards import table_schema
+from pipeline.core.progress import Progress
+from pipeline.core.stage import Counts, InputError, Stage, run_stage
 from pipeline.crawl.compiled import njit
 from pipeline.crawl.pairs import PAIR, Pairs, read_pairs
 from pipeline.crawl.signature_store import Bits, SignedShards, map_random
-from pipeline.data.shards import table_schema
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 PAGES = 1 << 17  # pages that are decided at once
 REMOVED = table_schema(

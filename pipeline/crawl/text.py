@@ -10,15 +10,15 @@ from collections import Counter
 import numpy as np
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLParserException, HTMLTree
+from webformulas.markup import JOINER
+from webformulas.page import MathPage, has_formula_text
+from webformulas.scripts import mark_plain_html, overlined
+from webformulas.signs import Source, formula_words, has_formula_markup
 
 from pipeline.crawl.boilerplate import HEAD, remove_elements, remove_lines
 from pipeline.crawl.http_decoding import Unusable
 from pipeline.crawl.kept import keep_content
 from pipeline.crawl.list_numbers import NUMBERED, mark_labels, restore_labels
-from pipeline.formulas.markup import JOINER
-from pipeline.formulas.page import MathPage, has_formula_text
-from pipeline.formulas.scripts import mark_plain_html, overlined
-from pipeline.formulas.signs import Source, formula_words, has_formula_markup
 
 MIN_CHARACTERS = 100  # a page with less text is rejected
 FEW, LITTLE = 2500, 0.015  # characters of main content, and their share of the source: some may be missing

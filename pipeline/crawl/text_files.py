@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.core.data.rows import FORMATS, HUB, read_rows_and_flaws
+from pipeline.core.errors import InputError, Passing
+from pipeline.core.manifest import fingerprint, write_json
 from pipeline.crawl.sources import file_name
 from pipeline.crawl.urls import NO_HOST
 from pipeline.crawl.warc import Page, ReadCounts, digest_of
-from pipeline.data.rows import FORMATS, HUB, read_rows_and_flaws
-from pipeline.protocol.errors import InputError, Passing
-from pipeline.protocol.manifest import fingerprint, write_json
 
 SOURCE = re.compile(r"hub:([\w.-]+/[\w.-]+)(?::([\w./-]+))?@([\w./-]+)")
 COMMIT = re.compile(r"[0-9a-f]{40}")

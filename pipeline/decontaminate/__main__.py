@@ -23,14 +23,14 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.core.data.shards import read_table, shard_paths
+from pipeline.core.data.workers import map_forked
+from pipeline.core.progress import Progress
+from pipeline.core.stage import Counts, InputError, Stage, run_stage
 from pipeline.crawl.opted_out import OptedOut
-from pipeline.data.shards import read_table, shard_paths
-from pipeline.data.workers import map_forked
 from pipeline.decontaminate.card import Composition, data_card
 from pipeline.decontaminate.clean import PAGES, Cleaned, clean_shard
 from pipeline.decontaminate.ngrams import build_index
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 
 def clean_here(stage: Stage[DecontaminateSection]) -> list[Path]:

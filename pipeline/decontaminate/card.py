@@ -11,9 +11,9 @@ from datatrove.data import Document
 from jinja2 import Environment, StrictUndefined
 
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.core.data.rows import FORMATS
+from pipeline.core.stage import Stage
 from pipeline.crawl.urls import NO_HOST, source_of
-from pipeline.data.rows import FORMATS
-from pipeline.protocol.stage import Stage
 
 ROWS = 15
 FILE_OF_TEXTS = "file of texts"

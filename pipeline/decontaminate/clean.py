@@ -15,14 +15,14 @@ from datatrove.data import Document
 from pydantic import TypeAdapter
 
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.core.data.rows import raw_lines, write_lines
+from pipeline.core.data.shards import DocumentWriter, read_documents, rows_of
+from pipeline.core.manifest import write_json
+from pipeline.core.progress import Progress
+from pipeline.core.stage import Counts, Stage, run_stage
 from pipeline.crawl.opted_out import NOTHING, OptedOut
-from pipeline.data.rows import raw_lines, write_lines
-from pipeline.data.shards import DocumentWriter, read_documents, rows_of
 from pipeline.decontaminate.card import Composition
 from pipeline.decontaminate.ngrams import BenchmarkIndex, Match, build_index
-from pipeline.protocol.manifest import write_json
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Counts, Stage, run_stage
 
 PAGES = "pages.jsonl.zst"
 KEPT = ("score", "iteration", "tokens")  # columns of selection that are added to a page

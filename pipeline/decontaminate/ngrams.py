@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.core.data.rows import read_rows, renamed
+from pipeline.core.errors import InputError
 from pipeline.crawl.grams import Grams, Hashes, runs, runs_at
-from pipeline.data.rows import read_rows, renamed
 from pipeline.decontaminate.canonical import canonical, drawn, without_line_marks
 from pipeline.decontaminate.evidence import SURE, full_runs, kind, short_text, specific, windows
-from pipeline.protocol.errors import InputError
 
 BITS_PER_KEY = 16  # of the bitmap: at most one in 16 of the runs that are in no benchmark passes it
 ALONE, LONG_RUN, WHOLE = 2, 1, 0  # a run proves a leak by itself, within a long run, with the whole question

@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.config.decontaminate import DecontaminateSection
-from pipeline.data.database import Database, database, parquet, quoted, save
-from pipeline.data.shards import put_table, table_schema, tables
-from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
+from pipeline.core.data.database import Database, database, parquet, quoted, save
+from pipeline.core.data.shards import put_table, table_schema, tables
+from pipeline.core.stage import Counts, InputError, Stage, run_stage
 
 PAGES = table_schema(
     url=str,

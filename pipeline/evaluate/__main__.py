@@ -14,10 +14,18 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from mathverdict.answers import Verdict
+
 import pipeline.training.environment  # noqa: F401 (before torch and vLLM)
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection, Mode
-from pipeline.data.rows import read_rows, write_lines
-from pipeline.evaluate import official
+from pipeline.core.data.rows import read_rows, write_lines
+from pipeline.core.ending import say
+from pipeline.core.launch.queue import Queue, make_together, queue_of_ranks
+from pipeline.core.manifest import ROOT, fingerprint, write_json
+from pipeline.core.progress import Progress
+from pipeline.core.stage import InputError, Stage, label, run_stage
+from pipeline.core.watchdog import beat
+from pipeline.evaluate import paper_grader
 from pipeline.evaluate.benchmarks import Item, load, without_choices
 from pipeline.evaluate.interpreter import check_namespaces, is_weak
 from pipeline.evaluate.metrics import (
@@ -33,13 +41,6 @@ from pipeline.evaluate.prompts import chat_prompt, choose_exemplars, few_shot_pr
 from pipeline.evaluate.proofs import NOT_CHECKED, check_proofs
 from pipeline.evaluate.reuse import SCORES, TASKS, copy_earlier, task_fingerprint
 from pipeline.evaluate.sampling import PASSED, PROMPT_TOO_LONG, Answer, Decoding, Request, Sampler
-from pipeline.grader.answers import Verdict
-from pipeline.protocol.ending import say
-from pipeline.protocol.manifest import ROOT, fingerprint, write_json
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import InputError, Stage, label, run_stage
-from pipeline.protocol.watchdog import beat
-from pipeline.ranks.queue import Queue, make_together, queue_of_ranks
 from pipeline.training.asking import Model, open_model
 
 
@@ -270,7 +271,7 @@ def evaluate(
             item.compare(last_output(answer.text)) for item, answer in zip(task.items, firsts, strict=True)
         ]
         found["program_accuracy"] = fmean(verdict.right for verdict in outputs)
-    return found | (official.scores(task.name, task.items, firsts) if section.official else {})
+    return found | (paper_grader.scores(task.name, task.items, firsts) if section.official else {})
 
 
 def flagged_items(stage: Stage[EvaluateSection], task: Task) -> set[str] | None:

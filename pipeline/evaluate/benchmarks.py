@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import Any
 
+from mathverdict.answers import Verdict, compare, grade
+from mathverdict.extraction import extract
+
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.data.rows import HUB, read_rows, renamed
-from pipeline.grader.answers import Verdict, compare, grade
-from pipeline.grader.extraction import extract
-from pipeline.protocol.stage import InputError
+from pipeline.core.data.rows import HUB, read_rows, renamed
+from pipeline.core.stage import InputError
 
 NUMBER_THEORY = "numbertheory"  # in the name of a statement: it has a prompt of its own (paper 8.3)
 GSM8K_END = "\n#### "  # as published, `answer` is a worked solution that ends in this and the answer

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.root import ConfigError
-from pipeline.protocol.atomic import atomic_write
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.progress import Progress
+from pipeline.core.atomic import atomic_write
+from pipeline.core.errors import InputError
+from pipeline.core.progress import Progress
 
 
 def make_parser(name: str, description: str, formats: str) -> argparse.ArgumentParser:

@@ -5,13 +5,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from mathverdict.answers import Verdict
+
 from pipeline.config.evaluate import Rules
-from pipeline.data.rows import read_as
+from pipeline.core.data.rows import read_as
+from pipeline.core.stage import InputError
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.commands import make_parser, run_command, write_rows
 from pipeline.evaluate.profiles import STRICT, Profile, grade_answer, grade_response
-from pipeline.grader.answers import Verdict
-from pipeline.protocol.stage import InputError
 
 FORMATS = """\
 Input, one JSON object per line: "id", "reference", and "prediction" (a final answer) or "response" (free

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from sealedpy.pool import Check, NoNamespaces, Outcome, Sandbox, check
+
+from pipeline.core.stage import InputError, Stage
+from pipeline.core.watchdog import beat
 from pipeline.evaluate.programs import pal_program, printed_answer
-from pipeline.protocol.stage import InputError, Stage
-from pipeline.protocol.watchdog import beat
-from pipeline.sandbox.pool import Check, NoNamespaces, Outcome, Sandbox, check
 
 Ran = tuple[str | None, str | None]  # status of a text's program, None without one; the answer it printed
 

@@ -12,9 +12,9 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from mathverdict.answers import Verdict, compare, numeric_value
 
 from pipeline.evaluate.benchmarks import Item
-from pipeline.grader.answers import Verdict, compare, numeric_value
 from pipeline.intervals import mean_interval
 
 UNFINISHED = 0.1  # of the right answers: from this share on it is told that they were cut off

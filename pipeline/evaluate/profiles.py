@@ -7,11 +7,12 @@ Published numbers are comparable only under the rules that produced them. `stric
 
 from dataclasses import dataclass
 
+from mathverdict.answers import Verdict
+from mathverdict.extraction import PROGRAM_OUTPUT
+
 from pipeline.config.evaluate import Rules
-from pipeline.evaluate import official
+from pipeline.evaluate import paper_grader
 from pipeline.evaluate.benchmarks import Item
-from pipeline.grader.answers import Verdict
-from pipeline.grader.extraction import PROGRAM_OUTPUT
 
 STRICT: Rules = "strict"
 
@@ -54,7 +55,7 @@ def grade_answer(profile: Profile, item: Item, answer: str | None) -> Verdict:
     if profile.rules == "bbh":
         return _match_exactly(item, answer)
     few_shot = profile.rules == "official-few-shot"
-    return official.grade(profile.benchmark, few_shot, item, answer, output=True)
+    return paper_grader.grade(profile.benchmark, few_shot, item, answer, output=True)
 
 
 def grade_response(profile: Profile, item: Item, response: str) -> Verdict:
@@ -63,4 +64,4 @@ def grade_response(profile: Profile, item: Item, response: str) -> Verdict:
         return item.grade(response)
     if profile.rules == "bbh":
         return _match_exactly(item, _read_after_phrase(response))
-    return official.grade(profile.benchmark, profile.rules == "official-few-shot", item, response)
+    return paper_grader.grade(profile.benchmark, profile.rules == "official-few-shot", item, response)

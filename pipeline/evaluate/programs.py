@@ -1,11 +1,11 @@
 """Programs in model output: which to run, and how the model sees the result (paper section 8.2).
 
-Only text is handled here; `pipeline.sandbox` runs the programs.
+Only text is handled here; `sealedpy` runs the programs.
 """
 
 import re
 
-from pipeline.sandbox.pool import Outcome
+from sealedpy.pool import Outcome
 
 OUTPUT_FENCE = "```output"
 _BLOCK = re.compile(r"```(?:python|py)[ \t]*\n(.*?)(?:\n```|```|\Z)", re.DOTALL)

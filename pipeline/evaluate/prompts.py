@@ -15,10 +15,10 @@ from typing import Any
 from pydantic import ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from pipeline.config.section import REQUIRED, Section, key
+from pipeline.core.overlays import read_yaml
+from pipeline.core.section import REQUIRED, Section, key
+from pipeline.core.stage import InputError
 from pipeline.evaluate.benchmarks import Item
-from pipeline.protocol.overlays import read_yaml
-from pipeline.protocol.stage import InputError
 from pipeline.training.asking import message_tokens
 
 

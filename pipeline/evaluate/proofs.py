@@ -14,13 +14,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from mathverdict.answers import Verdict
+
 from pipeline.config.evaluate import EvaluateSection
+from pipeline.core.ending import interrupted, received
+from pipeline.core.launch.queue import Batch, Queue, make_together
+from pipeline.core.stage import InputError
+from pipeline.core.watchdog import waiting
 from pipeline.evaluate.benchmarks import Item
-from pipeline.grader.answers import Verdict
-from pipeline.protocol.ending import interrupted, received
-from pipeline.protocol.stage import InputError
-from pipeline.protocol.watchdog import waiting
-from pipeline.ranks.queue import Batch, Queue, make_together
 
 NOT_CHECKED = "not checked"
 

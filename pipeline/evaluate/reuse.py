@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.evaluate import EvaluateSection
-from pipeline.protocol.identity import essence
-from pipeline.protocol.manifest import fingerprint
-from pipeline.protocol.stage import Stage
+from pipeline.core.identity import essence
+from pipeline.core.manifest import fingerprint
+from pipeline.core.stage import Stage
 
 TASKS, SCORES = "tasks.json", "scores.json"
 

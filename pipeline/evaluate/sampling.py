@@ -18,19 +18,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from sealedpy.pool import Check
+
+from pipeline.core.code import Code
+from pipeline.core.launch.queue import Batch
+from pipeline.core.manifest import fingerprint
+from pipeline.core.watchdog import enter
 from pipeline.evaluate.interpreter import Interpreter
 from pipeline.evaluate.programs import OUTPUT_FENCE
 from pipeline.evaluate.tool_use import Draft, count_own, draft_of, write_with_tools
-from pipeline.protocol.code import Code
-from pipeline.protocol.manifest import fingerprint
-from pipeline.protocol.watchdog import enter
-from pipeline.ranks.queue import Batch
-from pipeline.sandbox.pool import Check
 from pipeline.training.asking import draw_in_context
 
 PROMPT_TOO_LONG = "prompt_too_long"
 PASSED = "passed"  # output of code whose tests all hold
-RUNS = ("pipeline/sandbox/", "pipeline/evaluate/interpreter.py", "pipeline/evaluate/programs.py")
+SANDBOX = "sealedpy"
+RUNS = ("pipeline/evaluate/interpreter.py", "pipeline/evaluate/programs.py")
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,10 @@ class Sampler:
     def makers(self) -> dict[bool, str]:
         """Digests of the code and the packages that make answers, by whether these run programs."""
         made = self.code.record(__name__)
-        files = made["definitions"]
-        texts = {name: found for name, found in files.items() if not name.startswith(RUNS)}
-        return {False: fingerprint([made["packages"], texts]), True: fingerprint([made["packages"], files])}
+        files, packages = made["definitions"], made["packages"]
+        texts = {name: digests for name, digests in files.items() if not name.startswith(RUNS)}
+        others = {name: version for name, version in packages.items() if name != SANDBOX}
+        return {False: fingerprint([others, texts]), True: fingerprint([packages, files])}
 
     @cached_property
     def engine(self) -> Any:

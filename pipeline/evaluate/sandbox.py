@@ -4,10 +4,11 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from pipeline.data.rows import read_rows
+from sealedpy.pool import Sandbox
+
+from pipeline.core.data.rows import read_rows
+from pipeline.core.errors import InputError
 from pipeline.evaluate.commands import add_sandbox_options, make_parser, run_command, write_rows
-from pipeline.protocol.errors import InputError
-from pipeline.sandbox.pool import Sandbox
 
 FORMATS = """\
 Input, one JSON object per line: "id", "code" (a Python program).

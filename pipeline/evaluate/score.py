@@ -11,23 +11,23 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, get_args
 
+from mathverdict.answers import Verdict
 from pydantic import Field, StrictBool
+from sealedpy.pool import Sandbox
 
 from pipeline.config.evaluate import MOST_SAMPLES, BenchmarkNode, Rules
 from pipeline.config.root import BENCHMARKS, benchmark_file, validated
-from pipeline.data.rows import read_as
+from pipeline.core.data.rows import read_as
+from pipeline.core.manifest import ROOT, write_json
+from pipeline.core.overlays import read_config
+from pipeline.core.progress import Progress
+from pipeline.core.stage import InputError
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.commands import add_sandbox_options, make_parser, run_command, write_rows
 from pipeline.evaluate.metrics import accuracy, at_k, by_label
 from pipeline.evaluate.profiles import STRICT, Profile, grade_answer, grade_response, last_output
 from pipeline.evaluate.programs import pal_program, printed_answer
-from pipeline.grader.answers import Verdict
 from pipeline.intervals import paired_difference
-from pipeline.protocol.manifest import ROOT, write_json
-from pipeline.protocol.overlays import read_config
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import InputError
-from pipeline.sandbox.pool import Sandbox
 
 FORMATS = """\
 Outputs, one JSON object per line: "id" or "question" of a reference, and "samples": [text, ...]; optionally

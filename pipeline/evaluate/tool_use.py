@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sealedpy.pool import Outcome
+
 from pipeline.evaluate.programs import OUTPUT_FENCE, show_result, tool_program
-from pipeline.sandbox.pool import Outcome
 from pipeline.training.chat import encode
 
 if TYPE_CHECKING:

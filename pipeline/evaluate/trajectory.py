@@ -4,8 +4,8 @@ Reads and writes what `pipeline.evaluate` does.
 """
 
 from pipeline.config.evaluate import EvaluateSection
+from pipeline.core.stage import Counts, Stage, run_stage
 from pipeline.evaluate import __main__ as evaluate
-from pipeline.protocol.stage import Counts, Stage, run_stage
 
 
 def run(stage: Stage[EvaluateSection]) -> Counts:

@@ -7,9 +7,9 @@ and `background_urls` files. Any subset of stages will do: a chapter without its
 """
 
 from pipeline.config.report import ReportSection
-from pipeline.protocol.ending import say
-from pipeline.protocol.manifest import write_json
-from pipeline.protocol.stage import Stage, run_stage
+from pipeline.core.ending import say
+from pipeline.core.manifest import write_json
+from pipeline.core.stage import Stage, run_stage
 from pipeline.report.chapters import chapters
 from pipeline.report.chapters.samples import data
 from pipeline.report.chapters.summary import subtitle

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from pipeline.data.rows import raw_lines
-from pipeline.protocol.stage import InputError
+from pipeline.core.data.rows import raw_lines
+from pipeline.core.stage import InputError
 
 
 class Sample(msgspec.Struct, gc=False):

@@ -11,7 +11,8 @@ from math import isclose, prod
 from statistics import fmean
 from typing import Any
 
-from pipeline.grader.answers import numeric_value
+from mathverdict.answers import numeric_value
+
 from pipeline.report.answers import Row
 from pipeline.report.compare import Results
 

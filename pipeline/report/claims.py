@@ -17,9 +17,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from pipeline.core.overlays import read_yaml
+from pipeline.core.stage import InputError
 from pipeline.intervals import Estimate
-from pipeline.protocol.overlays import read_yaml
-from pipeline.protocol.stage import InputError
 from pipeline.report.compare import Difference
 from pipeline.report.selection import Selector
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from safetensors import safe_open
 
-from pipeline import stages
-from pipeline.data.rows import read_rows
-from pipeline.protocol.code import Code
-from pipeline.protocol.stage import CODE, InputError
-from pipeline.protocol.store import Entry
+from pipeline.core import stages
+from pipeline.core.code import Code
+from pipeline.core.data.rows import read_rows
+from pipeline.core.stage import CODE, InputError
+from pipeline.core.store import Entry
 
 STAGES = {stage.name: stage.title for stage in stages.STAGES if stage.name != "report"}
 ORDER = tuple(STAGES)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mathverdict.answers import Verdict
 
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import majority, pass_at_k
-from pipeline.grader.answers import Verdict
 from pipeline.intervals import estimate_effect, paired_difference
 from pipeline.report.answers import Row, rows_of
 from pipeline.report.collect import ORDER, Run, read_json

@@ -13,7 +13,7 @@ import numpy as np
 from pyarrow import compute
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.data.shards import read_table
+from pipeline.core.data.shards import read_table
 from pipeline.intervals import Estimate, estimate_effect, estimate_over_hosts, holm, in_percent
 from pipeline.report.claims import Claim, Effect, Judgement
 from pipeline.report.collect import Run

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.report import PAPER, ReportSection
-from pipeline.protocol.manifest import ROOT
-from pipeline.protocol.overlays import read_yaml
-from pipeline.protocol.stage import InputError
+from pipeline.core.manifest import ROOT
+from pipeline.core.overlays import read_yaml
+from pipeline.core.stage import InputError
+from pipeline.core.stages import MODEL_STAGES
 from pipeline.report import methods
 from pipeline.report.baselines import baselines
 from pipeline.report.claims import Judgement, read_claims
@@ -19,7 +20,6 @@ from pipeline.report.compare import Results
 from pipeline.report.judgements import judge
 from pipeline.report.pages import kept_by_language
 from pipeline.report.truth import iterations
-from pipeline.stages import MODEL_STAGES
 
 
 @dataclass

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from pipeline.protocol.progress import duration
+from pipeline.core.progress import duration
 from pipeline.report.compare import Difference
 from pipeline.report.tables import Cell, gain, share
 

@@ -19,10 +19,10 @@ from typing import Any
 import pyarrow.parquet as pq
 from markupsafe import Markup
 
-from pipeline.config.section import parts_of
+from pipeline.core.data.database import Database, database, parquet
+from pipeline.core.data.shards import read_documents, tables
+from pipeline.core.section import parts_of
 from pipeline.crawl.text_files import NO_HOST
-from pipeline.data.database import Database, database, parquet
-from pipeline.data.shards import read_documents, tables
 from pipeline.report.collect import Finished, Run
 from pipeline.report.page import TEMPLATES, environment, script, script_hash
 from pipeline.report.shards import encode, write

@@ -21,9 +21,9 @@ from typing import Any
 
 import msgspec
 
-from pipeline.data.rows import raw_lines
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import InputError
+from pipeline.core.data.rows import raw_lines
+from pipeline.core.progress import Progress
+from pipeline.core.stage import InputError
 from pipeline.report.answers import Row, read_answers
 
 TEXTS, BYTES = 250, 2 << 20

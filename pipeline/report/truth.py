@@ -19,12 +19,12 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
+from pipeline.core.data.rows import read_rows
+from pipeline.core.data.shards import read_table
+from pipeline.core.stage import InputError
 from pipeline.crawl.opted_out import read_urls
 from pipeline.crawl.urls import normalise_url
-from pipeline.data.rows import read_rows
-from pipeline.data.shards import read_table
 from pipeline.intervals import ranking_intervals, share_interval, wilson
-from pipeline.protocol.stage import InputError
 from pipeline.report.collect import Run
 
 PRECISION = 0.9  # at which recall is reported

@@ -24,13 +24,13 @@ from torch.utils.data import ConcatDataset
 
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.reward import LABELLING_SHARE, RewardSection
+from pipeline.core.folders import wait_for
+from pipeline.core.launch.queue import Batch, Queue, make_together
+from pipeline.core.manifest import write_json
+from pipeline.core.stage import Counts, InputError, Stage, label, run_stage
+from pipeline.core.watchdog import beat, enter
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import chat_prompt
-from pipeline.protocol.folders import wait_for
-from pipeline.protocol.manifest import write_json
-from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
-from pipeline.protocol.watchdog import beat, enter
-from pipeline.ranks.queue import Batch, Queue, make_together
 from pipeline.reward.labelled import Solutions, draw_earlier, read_labels, write_solutions
 from pipeline.reward.labels import Labeller, Solution, SolutionSampler
 from pipeline.reward.measure import measure

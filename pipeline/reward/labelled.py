@@ -12,9 +12,9 @@ from typing import BinaryIO, overload
 
 import numpy as np
 
-from pipeline.data.rows import read_as
-from pipeline.protocol.stage import InputError
-from pipeline.protocol.watchdog import beat
+from pipeline.core.data.rows import read_as
+from pipeline.core.stage import InputError
+from pipeline.core.watchdog import beat
 from pipeline.reward.labels import Solution
 
 # Of each solution: its line (`file`, `start` in bytes), tokens of prompt and solution (`length`), `steps`, a

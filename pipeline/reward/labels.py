@@ -15,10 +15,11 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
+from mathverdict.answers import Verdict
+
 from pipeline.config.reward import TEMPERATURE, RewardSection
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.sampling import sample_seed
-from pipeline.grader.answers import Verdict
 from pipeline.reward.steps import locate_steps
 from pipeline.training.asking import draw_in_context
 

@@ -6,10 +6,10 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from mathverdict.answers import Verdict
 
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import majority, pass_at_k
-from pipeline.grader.answers import Verdict
 from pipeline.intervals import mean_interval
 from pipeline.reward.labels import Solution
 

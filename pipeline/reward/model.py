@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoModel
 
-from pipeline.protocol.stage import InputError
+from pipeline.core.stage import InputError
 from pipeline.reward.steps import locate_steps
 from pipeline.training.engine import FROZEN, build_frozen, start_process_group
 from pipeline.training.isolation import PackedModel, compared

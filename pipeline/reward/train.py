@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.config.reward import RewardSection
-from pipeline.protocol.stage import Stage
+from pipeline.core.stage import Stage
 from pipeline.reward.labels import Solution
 from pipeline.reward.model import StepRows, make_rows
 from pipeline.training import loop

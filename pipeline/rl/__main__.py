@@ -29,23 +29,20 @@ import torch.distributed as dist
 
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RlSection
+from pipeline.core.ending import interrupted, say
+from pipeline.core.errors import Interrupted
+from pipeline.core.launch.clock import Clock
+from pipeline.core.progress import Progress
+from pipeline.core.stage import InputError, Stage, run_stage
+from pipeline.core.watchdog import TRIES, reached
 from pipeline.evaluate.benchmarks import load
 from pipeline.evaluate.interpreter import Interpreter, check_namespaces, is_weak
 from pipeline.evaluate.prompts import chat_prompt
-from pipeline.protocol.ending import interrupted, say
-from pipeline.protocol.errors import Interrupted
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import InputError, Stage, run_stage
-from pipeline.protocol.watchdog import TRIES, reached
-from pipeline.ranks.clock import Clock
 from pipeline.reward.model import StepScorer, load_reward_model
 from pipeline.rl.explorer import Explorer, read_replay
 from pipeline.rl.learner import build_learner
 from pipeline.rl.methods import method_of
-from pipeline.rl.rewards import Rewarder
-from pipeline.rl.rollout import REFUSED, Group, Question
-from pipeline.rl.train import train_on
-from pipeline.rl.watch import (
+from pipeline.rl.metrics import (
     StaleSampler,
     check_judged,
     choose_outputs,
@@ -53,6 +50,9 @@ from pipeline.rl.watch import (
     nothing_to_learn,
     summarise,
 )
+from pipeline.rl.rewards import Rewarder
+from pipeline.rl.rollout import REFUSED, Group, Question
+from pipeline.rl.train import train_on
 from pipeline.training.engine import constant, start_process_group
 from pipeline.training.folder import context_length
 from pipeline.training.metrics import EVALUATION, METRICS, SAMPLES, MetricsLog

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from pipeline.config.rl import RlSection
 from pipeline.reward.model import ScalarModel
+from pipeline.rl.metrics import check_finite
 from pipeline.rl.objectives import generalised_advantages, penalised_rewards, value_loss
 from pipeline.rl.packed_outputs import MicroBatch, PackedOutputs, output_logprobs
-from pipeline.rl.watch import check_finite
 from pipeline.training.engine import update
 
 VALUE_CLIP = 0.2  # a value that moves further in one exploration gains nothing; the paper gives no number

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from mathverdict.answers import Verdict
+from sealedpy.pool import Outcome
 
-from pipeline.config.launch import MAX_SEQUENCES
 from pipeline.config.rl import RlSection
+from pipeline.core.launch.section import MAX_SEQUENCES
+from pipeline.core.stage import InputError, Stage
+from pipeline.core.watchdog import beat, enter
 from pipeline.evaluate.interpreter import Interpreter
 from pipeline.evaluate.metrics import accuracy, right_and_finished
 from pipeline.evaluate.programs import OUTPUT_FENCE
 from pipeline.evaluate.tool_use import Draft, count_own, draft_of, write_with_tools
-from pipeline.grader.answers import Verdict
-from pipeline.protocol.stage import InputError, Stage
-from pipeline.protocol.watchdog import beat, enter
 from pipeline.rl.rewards import Reward, Rewarder
 from pipeline.rl.rollout import (
     Group,
@@ -40,7 +41,6 @@ from pipeline.rl.rollout import (
     share_outputs,
     write_groups,
 )
-from pipeline.sandbox.pool import Outcome
 from pipeline.training.asking import draw_in_context
 from pipeline.training.chat import encode
 from pipeline.training.isolation import BOUND, evaluating

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from pipeline.config.rl import RlSection
-from pipeline.protocol.stage import Stage
+from pipeline.core.stage import Stage
 from pipeline.reward.model import load_trunk
 from pipeline.rl.critic import Critic
 from pipeline.rl.methods import method_of

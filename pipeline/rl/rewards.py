@@ -20,12 +20,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 
+from mathverdict.answers import Verdict
+
 from pipeline.config.rl import RewardWeights
+from pipeline.core.own_files import load_attribute
+from pipeline.core.stage import InputError
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.interpreter import Ran
-from pipeline.grader.answers import Verdict
-from pipeline.protocol.own_files import load_attribute
-from pipeline.protocol.stage import InputError
 from pipeline.reward.model import StepScorer, score_steps
 
 Function = Callable[[Item, str], float]

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import zstandard
 
-from pipeline.data.rows import raw_lines, read_as
+from pipeline.core.atomic import atomic_write
+from pipeline.core.data.rows import raw_lines, read_as
+from pipeline.core.errors import InputError
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.tool_use import Spans, count_own
-from pipeline.protocol.atomic import atomic_write
-from pipeline.protocol.errors import InputError
 from pipeline.rl.objectives import ROUNDING
 
 REFUSED = "refused"  # folder of rollouts that were not sampled from the weights of their step

@@ -18,6 +18,7 @@ from pipeline.config.rl import RlSection
 from pipeline.rl.critic import prepare_critic, update_critic
 from pipeline.rl.learner import Learner
 from pipeline.rl.methods import Method, method_of
+from pipeline.rl.metrics import GAP_METRICS, Gaps, Watched, check_finite, sum_over_ranks
 from pipeline.rl.objectives import token_weights
 from pipeline.rl.packed_outputs import (
     MicroBatch,
@@ -30,7 +31,6 @@ from pipeline.rl.packed_outputs import (
     split_into_rows,
 )
 from pipeline.rl.rollout import Group, Rollout
-from pipeline.rl.watch import GAP_METRICS, Gaps, Watched, check_finite, sum_over_ranks
 from pipeline.training.engine import update
 
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.config.tokens import MixtureNode
-from pipeline.data.rows import batched, files_of
-from pipeline.data.workers import map_forked
+from pipeline.core.data.rows import batched, files_of
+from pipeline.core.data.workers import map_forked
+from pipeline.core.manifest import fingerprint, write_json
+from pipeline.core.progress import Progress
+from pipeline.core.stage import Counts, InputError, Stage, run_stage
 from pipeline.decontaminate.ngrams import BenchmarkIndex, build_index
-from pipeline.protocol.manifest import fingerprint, write_json
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 from pipeline.tokens.files import part_path, token_type, write_tokens
 from pipeline.tokens.texts import read_texts
 from pipeline.training.chat import encode_documents

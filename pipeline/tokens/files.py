@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, Field
 
-from pipeline.protocol.stage import InputError
+from pipeline.core.stage import InputError
 
 
 def token_type(vocabulary: int) -> str:

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from pipeline.protocol.stage import InputError
+from pipeline.core.stage import InputError
 from pipeline.tokens.files import PartFacts, TokenFile, TokenParts, part_path
 from pipeline.training.packing import IGNORE, PackedRow
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.data.rows import read_rows
-from pipeline.protocol.stage import InputError
+from pipeline.core.data.rows import read_rows
+from pipeline.core.stage import InputError
 
 
 def read_texts(source: str, field: str = "text") -> Iterator[str]:

@@ -11,8 +11,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import PreTrainedTokenizerFast
 
 from pipeline.config.tokens import TokensSection
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
+from pipeline.core.progress import Progress
+from pipeline.core.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.tokens.texts import read_texts
 from pipeline.training.chat import CHAT_TEMPLATE
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from pipeline.protocol.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.training.chat import encode
 
 DATE = date(2024, 7, 26)  # "today" in chat templates: the date that Llama 3.1's has without a clock

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.protocol.stage import InputError
+from pipeline.core.stage import InputError
 
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}"

@@ -21,11 +21,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from pipeline.protocol.folders import wait_for
-from pipeline.protocol.manifest import fingerprint
-from pipeline.protocol.stage import InputError
-from pipeline.protocol.watchdog import Growth, beat, enter
-from pipeline.ranks.queue import first_on_rank_0
+from pipeline.core.folders import wait_for
+from pipeline.core.launch.queue import first_on_rank_0
+from pipeline.core.manifest import fingerprint
+from pipeline.core.stage import InputError
+from pipeline.core.watchdog import Growth, beat, enter
 from pipeline.training.safe_load import only_data
 
 TAG, UNIVERSAL, NOTE = "state", "universal", "checkpoint.json"

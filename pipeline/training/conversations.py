@@ -6,7 +6,7 @@ The paper's chat format has no system role: a system turn's text stands before t
 from collections.abc import Callable
 from typing import Any
 
-from pipeline.protocol.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.training.chat import chat_parts
 
 Row = dict[str, Any]

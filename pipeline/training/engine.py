@@ -21,8 +21,8 @@ import torch.distributed as dist
 from deepspeed.constants import default_pg_timeout
 from torch import Tensor, nn
 
-from pipeline.protocol.stage import InputError, Stage
-from pipeline.protocol.watchdog import enter
+from pipeline.core.stage import InputError, Stage
+from pipeline.core.watchdog import enter
 from pipeline.training.folder import context_length, model_config
 from pipeline.training.lora import adapt
 from pipeline.training.model import full_shape, load_shared_model, split_config

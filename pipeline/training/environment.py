@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-from pipeline.protocol.device import wants_gpu
+from pipeline.core.device import wants_gpu
 
 
 def _prepare() -> None:

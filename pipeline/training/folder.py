@@ -14,7 +14,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from pipeline.protocol.errors import InputError, Passing
+from pipeline.core.errors import InputError, Passing
 
 POINTER = b"version https://git-lfs"
 BUFFERS = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")  # constants that old folders hold

@@ -47,9 +47,9 @@ from vllm import LLM, CompletionOutput, RequestOutput, SamplingParams
 from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
 from vllm.platforms import current_platform
 
-from pipeline.config.launch import MAX_SEQUENCES
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.watchdog import beat
+from pipeline.core.errors import InputError
+from pipeline.core.launch.section import MAX_SEQUENCES
+from pipeline.core.watchdog import beat
 from pipeline.training.asking import CPU_CACHE_BYTES
 from pipeline.training.folder import check_whole
 from pipeline.training.tokenizer import PROBES, load_tokenizer, probe_ids

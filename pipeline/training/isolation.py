@@ -19,8 +19,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from pipeline.protocol.ending import say
-from pipeline.protocol.errors import InputError
+from pipeline.core.ending import say
+from pipeline.core.errors import InputError
 from pipeline.training.attention import DOCUMENTS, document_arguments, shared_arguments
 from pipeline.training.packing import IGNORE
 

@@ -11,11 +11,11 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
-from pipeline.protocol.ending import interrupted
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import InputError, Stage
-from pipeline.protocol.watchdog import enter, reached
-from pipeline.ranks.clock import Clock
+from pipeline.core.ending import interrupted
+from pipeline.core.launch.clock import Clock
+from pipeline.core.progress import Progress
+from pipeline.core.stage import InputError, Stage
+from pipeline.core.watchdog import enter, reached
 from pipeline.training import checkpoint
 from pipeline.training.engine import Schedule, update
 from pipeline.training.metrics import MetricsLog

@@ -19,9 +19,9 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from pipeline.config.lora import Lora
-from pipeline.protocol.ending import say
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.manifest import write_json
+from pipeline.core.ending import say
+from pipeline.core.errors import InputError
+from pipeline.core.manifest import write_json
 
 NAME = "default"  # what PEFT calls the adapter in memory
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pipeline.protocol.stage import Stage
-from pipeline.protocol.store import CURVES
+from pipeline.core.stage import Stage
+from pipeline.core.store import CURVES
 from pipeline.training.trackers import Trackers
 
 METRICS, EVALUATION, SAMPLES = "metrics.jsonl", "evaluation.jsonl", "samples.jsonl"

@@ -26,8 +26,8 @@ from transformers.initialization import no_init_weights
 from transformers.utils import logging as transformers_logging
 
 from pipeline.config.lora import ADAPTER
-from pipeline.protocol.stage import InputError
-from pipeline.protocol.watchdog import enter
+from pipeline.core.stage import InputError
+from pipeline.core.watchdog import enter
 from pipeline.training.folder import load_whole, model_config
 from pipeline.training.isolation import PackedModel, compared
 from pipeline.training.linear_loss import target_logprobs, weighted_nll

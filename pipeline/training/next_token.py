@@ -20,8 +20,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from pipeline.protocol.stage import Stage
-from pipeline.protocol.store import put_in_place
+from pipeline.core.stage import Stage
+from pipeline.core.store import put_in_place
 from pipeline.training import loop
 from pipeline.training.engine import Schedule, build_engine, prepare, settings_from
 from pipeline.training.flops import ModelFlops, peak

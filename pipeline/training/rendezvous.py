@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from torch import distributed as dist
 
-from pipeline.ranks.launcher import LISTENING
+from pipeline.core.launch.launcher import LISTENING
 
 
 def join_store(timeout: timedelta) -> dist.Store:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from pipeline.protocol.errors import InputError
+from pipeline.core.errors import InputError
 
 OVERRULE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"  # torch reads it at each load
 RANDOM_STATE = [np.ndarray, np.dtype, np.dtypes.UInt32DType, np.zeros(0).__reduce__()[0]]

@@ -24,9 +24,9 @@ import torch.distributed as dist
 from deepspeed.runtime.checkpoint_engine import TorchCheckpointEngine
 from torch import Tensor
 
-from pipeline.protocol.manifest import fingerprint, write_json
-from pipeline.protocol.store import put_in_place
-from pipeline.protocol.watchdog import Growth, enter
+from pipeline.core.manifest import fingerprint, write_json
+from pipeline.core.store import put_in_place
+from pipeline.core.watchdog import Growth, enter
 from pipeline.training.checkpoint import (
     LOOK_SECONDS,
     NOTE,

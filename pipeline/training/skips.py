@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pipeline.protocol.ending import say
-from pipeline.protocol.errors import InputError
+from pipeline.core.ending import say
+from pipeline.core.errors import InputError
 
 MOST = 3  # skipped steps in a row that end the program
 

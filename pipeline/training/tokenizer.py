@@ -6,7 +6,7 @@ from typing import Any
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils import cached_file
 
-from pipeline.protocol.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.training.folder import from_pretrained, unusable
 
 # English, Chinese, LaTeX, digits, newlines, code: what every tokenizer must give back after encoding.

@@ -9,8 +9,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from pipeline.protocol.ending import say
-from pipeline.protocol.stage import Stage
+from pipeline.core.ending import say
+from pipeline.core.stage import Stage
 
 ASKED = {
     "wandb": ("WANDB_API_KEY", "WANDB_MODE"),

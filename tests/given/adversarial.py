@@ -242,7 +242,7 @@ def load(name: str) -> Grader:
 
 
 def _ours() -> Grader:
-    from pipeline.grader.answers import grade
+    from mathverdict.answers import grade
 
     return lambda question, reference, response: (
         grade(reference, response, question=question, boxed_only=True).right

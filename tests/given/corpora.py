@@ -12,9 +12,9 @@ from conftest import ROOT
 from datatrove.data import Document
 
 from pipeline.config.corpus import CorpusSection
+from pipeline.core.data.shards import DocumentWriter, read_documents, read_table, write_table
+from pipeline.core.stage import run_stage
 from pipeline.corpus import score, select
-from pipeline.data.shards import DocumentWriter, read_documents, read_table, write_table
-from pipeline.protocol.stage import run_stage
 
 Inputs = dict[str, Path]
 SMALL = {"dimension": 8, "learning_rate": 0.5, "epochs": 10, "min_count": 1, "buckets": 1000, "cut": "score"}

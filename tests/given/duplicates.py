@@ -4,7 +4,7 @@ from pathlib import Path
 
 from deduplication import deduplicate_into
 
-from pipeline.data.shards import read_table, tables
+from pipeline.core.data.shards import read_table, tables
 
 
 def deduplicate(folder: Path, shards: list[Path], **config: object) -> dict[str, str]:

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.root import Config
-from pipeline.config.section import Section
-from pipeline.protocol.overlays import DEFAULTS, read_config
-from pipeline.protocol.stage import Stage
+from pipeline.core.overlays import DEFAULTS, read_config
+from pipeline.core.section import Section
+from pipeline.core.stage import Stage
 from workflow.graph import Graph
 
 Given = Mapping[str, str | Path | Sequence[str | Path]]

@@ -5,12 +5,12 @@ from typing import Any
 
 from conftest import ROOT
 
+from pipeline.cli.plan.power import Simulation
 from pipeline.config.root import Config
-from pipeline.plan.costs import gpu_named
-from pipeline.plan.forecast import Assumptions, Forecast, Planner
-from pipeline.plan.power import Simulation
-from pipeline.protocol.overlays import DEFAULTS, merge, read_config
+from pipeline.core.overlays import DEFAULTS, merge, read_config
 from pipeline.report.claims import read_claims
+from workflow.forecast.costs import gpu_named
+from workflow.forecast.forecast import Assumptions, Forecast, Planner
 
 PAPER_7B, PAPER_1B, SINGLE, DEMO = (
     [ROOT / f"configs/{name}.yaml"] for name in ("deepseekmath-7b", "deepseekmath-1.3b", "single-gpu", "demo")

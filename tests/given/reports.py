@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from pipeline.config.report import ReportSection
-from pipeline.protocol.stage import run_stage
+from pipeline.core.stage import run_stage
 from pipeline.report.__main__ import run as write_report
 
 

@@ -6,8 +6,7 @@ from contextlib import nullcontext
 import pytest
 from conftest import WEAK
 from sandbox_attacks import plain
-
-from pipeline.sandbox.pool import Sandbox, Worker
+from sealedpy.pool import Sandbox, Worker
 
 KINDS = ("isolated", "plain")
 

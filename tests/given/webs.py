@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.miniweb import MiniwebSection
-from pipeline.miniweb.__main__ import run
-from pipeline.protocol.stage import run_stage
+from pipeline.core.stage import run_stage
+from pipeline.examples.miniweb.__main__ import run
 
 SMALL = {"enabled": True, "scale": 0.2, "sft": 300, "rl": 100, "test": 120}
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
-from pipeline.protocol import tries
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.core import tries
+from pipeline.core.errors import InputError
+from pipeline.core.overlays import DEFAULTS, read_config
 from pipeline.config.crawl import DOWNLOADS
 from workflow.overridden import overridden_keys
 from pipeline.config.root import Config, ConfigError
-from pipeline.plan.refusals import refusals
-from pipeline.stages import NAMES, PROGRAMS, STAGES, WILDCARDS
-from pipeline.status import other_code, summary
+from workflow.forecast.refusals import refusals
+from pipeline.core.stages import NAMES, PROGRAMS, STAGES, WILDCARDS
+from pipeline.cli.status import other_code, summary
 from snakemake.logging import logger
 from workflow import arrays, preempted
 from workflow.arguments import nearest, problem

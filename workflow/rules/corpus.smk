@@ -27,7 +27,7 @@ rule corpus_train:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.corpus.train {params.words}"
+        "python -m pipeline.core.start pipeline.corpus.train {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
@@ -50,7 +50,7 @@ rule corpus_score:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.corpus.score {params.words}"
+        "python -m pipeline.core.start pipeline.corpus.score {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
@@ -78,7 +78,7 @@ rule corpus_select:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.corpus.select {params.words}"
+        "python -m pipeline.core.start pipeline.corpus.select {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
@@ -99,5 +99,5 @@ rule corpus_formulas:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.corpus.formulas {params.words}"
+        "python -m pipeline.core.start pipeline.corpus.formulas {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"

@@ -21,5 +21,5 @@ rule cpt_model:
     params:
         words=JOB.words,
     shell:
-        "{resources.launcher} python -m pipeline.start pipeline.cpt {params.words}"
+        "{resources.launcher} python -m pipeline.core.start pipeline.cpt {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"

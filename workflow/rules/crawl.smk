@@ -21,7 +21,7 @@ rule crawl_extract:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.crawl.extract {params.words}"
+        "python -m pipeline.core.start pipeline.crawl.extract {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
@@ -40,7 +40,7 @@ rule crawl_sign:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.crawl.sign {params.words}"
+        "python -m pipeline.core.start pipeline.crawl.sign {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
@@ -59,7 +59,7 @@ rule crawl_exact:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.crawl.exact {params.words}"
+        "python -m pipeline.core.start pipeline.crawl.exact {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
@@ -78,7 +78,7 @@ rule crawl_buckets:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.crawl.buckets {params.words}"
+        "python -m pipeline.core.start pipeline.crawl.buckets {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
@@ -98,7 +98,7 @@ rule crawl_survivors:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.crawl.survivors {params.words}"
+        "python -m pipeline.core.start pipeline.crawl.survivors {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
@@ -118,7 +118,7 @@ rule crawl_filter:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.crawl.filter {params.words}"
+        "python -m pipeline.core.start pipeline.crawl.filter {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
@@ -138,5 +138,5 @@ rule crawl_dedup:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.crawl.dedup {params.words}"
+        "python -m pipeline.core.start pipeline.crawl.dedup {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"

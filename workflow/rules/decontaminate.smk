@@ -21,7 +21,7 @@ rule decontaminate_clean:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.decontaminate.clean {params.words}"
+        "python -m pipeline.core.start pipeline.decontaminate.clean {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
@@ -42,7 +42,7 @@ rule decontaminate_corpus:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.decontaminate {params.words}"
+        "python -m pipeline.core.start pipeline.decontaminate {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
@@ -67,5 +67,5 @@ rule decontaminate_pages:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.decontaminate.pages {params.words}"
+        "python -m pipeline.core.start pipeline.decontaminate.pages {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"

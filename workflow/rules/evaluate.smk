@@ -24,5 +24,5 @@ rule evaluate_model:
     params:
         words=JOB.words,
     shell:
-        "{resources.launcher} python -m pipeline.start pipeline.evaluate {params.words}"
+        "{resources.launcher} python -m pipeline.core.start pipeline.evaluate {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"

@@ -14,5 +14,5 @@ rule miniweb_web:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.miniweb {params.words}"
+        "python -m pipeline.core.start pipeline.examples.miniweb {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"

@@ -17,5 +17,5 @@ rule problems_parts:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.problems {params.words}"
+        "python -m pipeline.core.start pipeline.examples.problems {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"

@@ -22,6 +22,6 @@ rule report_page:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.report {params.words}"
+        "python -m pipeline.core.start pipeline.report {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
         " && cp {output.data:q}/index.html {output.page:q}"

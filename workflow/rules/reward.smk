@@ -23,5 +23,5 @@ rule reward_model:
     params:
         words=JOB.words,
     shell:
-        "{resources.launcher} python -m pipeline.start pipeline.reward {params.words}"
+        "{resources.launcher} python -m pipeline.core.start pipeline.reward {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"

@@ -26,5 +26,5 @@ rule rl_model:
     params:
         words=JOB.words,
     shell:
-        "{resources.launcher} python -m pipeline.start pipeline.rl {params.words}"
+        "{resources.launcher} python -m pipeline.core.start pipeline.rl {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"

@@ -17,7 +17,7 @@ rule tokens_tokenizer:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.tokens.tokenizer {params.words}"
+        "python -m pipeline.core.start pipeline.tokens.tokenizer {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
@@ -38,5 +38,5 @@ rule tokens_mixture:
     params:
         words=JOB.words,
     shell:
-        "python -m pipeline.start pipeline.tokens {params.words}"
+        "python -m pipeline.core.start pipeline.tokens {params.words}"
         " --result {output.manifest:q} 2>&1 | tee {log:q}"

@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any
 
+from pipeline.core.progress import duration
 from pipeline.intervals import estimate_effect
-from pipeline.protocol.progress import duration
 from pipeline.report.baselines import best
 from pipeline.report.claims import HELD, NOT_MEASURED, VERDICTS
 from pipeline.report.collect import STAGES

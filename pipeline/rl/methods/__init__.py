@@ -5,7 +5,7 @@ outputs, who judges them, and how strongly a token is pushed (positive) or pulle
 first row, SFT (outputs written by people, no judge, coefficient 1), is a stage of its own, `pipeline.sft`.
 
 To add a method, write `pipeline/rl/methods/NAME.py` with a `METHOD`: `rl.method: NAME` then selects it, and
-training, the sampler and `pipeline.plan` ask it for what they need. Keys that no other method has go to
+training, the sampler and `pipeline.cli.plan` ask it for what they need. Keys that no other method has go to
 `pipeline/config/rl.py`. A method to try may stay in a file of its own: `rl.method: my/loss.py:METHOD`.
 """
 
@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Literal
 from torch import Tensor
 
 from pipeline.config.rl import RlSection
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.own_files import load_attribute
+from pipeline.core.errors import InputError
+from pipeline.core.own_files import load_attribute
 
 if TYPE_CHECKING:
+    from pipeline.rl.metrics import Watched
     from pipeline.rl.packed_outputs import MicroBatch, Output
     from pipeline.rl.rollout import Group
-    from pipeline.rl.watch import Watched
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from torch import Tensor
 
 from pipeline.config.rl import RlSection
 from pipeline.rl.methods import Method
+from pipeline.rl.metrics import Watched
 from pipeline.rl.objectives import grpo_loss, importance_weights
 from pipeline.rl.packed_outputs import MicroBatch, Output, output_of
 from pipeline.rl.rollout import Group
-from pipeline.rl.watch import Watched
 
 
 def _outputs(groups: Sequence[Group], section: RlSection) -> list[Output]:
