@@ -114,6 +114,8 @@ def check_released(engine: Any) -> None:
     def note(*_: Any) -> None:
         whole.append(sum(bool(weight.numel()) for weight in weights))
 
+    engine.empty_partition_cache()
+    engine.optimizer.parameter_offload.get_param_coordinator()._invalidate_trace()  # else it fetches ahead
     hooks = [layer.register_forward_hook(note) for layer in layers]
     hooks += [layer.register_full_backward_pre_hook(note) for layer in layers]
     tokens_BT = torch.arange(8)[None]

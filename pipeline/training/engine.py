@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from pipeline.core.stage import InputError, Stage
 from pipeline.core.watchdog import enter
 from pipeline.training.folder import context_length, model_config
+from pipeline.training.isolation import PackedModel
 from pipeline.training.lora import adapt
 from pipeline.training.model import full_shape, load_shared_model, split_config
 from pipeline.training.rendezvous import join_store
@@ -193,6 +194,8 @@ def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
         model=module, optimizer=optimizer, config=deepspeed_config(settings, size)
     )
     engine.skips = Skips(engine)
+    if isinstance(module, PackedModel):
+        module.prove(engine.device)
     return engine
 
 
@@ -207,6 +210,8 @@ def build_frozen(module: nn.Module, precision: str, place: str, device: Any) -> 
     config = split_config(place) | {"bf16": {"enabled": precision == "bf16"}}
     engine, *_ = deepspeed.initialize(model=module, config=config)
     engine.eval()  # returns nothing
+    if isinstance(module, PackedModel):
+        module.prove(engine.device)
     return engine
 
 

@@ -68,6 +68,14 @@ class PackedModel(nn.Module):
         """Return the same of packed documents, (B, T) or (B, T, D)."""
         raise NotImplementedError
 
+    def prove(self, device: torch.device) -> None:
+        """Check the model if that was not done yet. An engine does so before its first forward pass: ZeRO-3
+        gathers the output layer for one pass at a time.
+        """
+        if self.verdict is None:
+            self.verdict = {}
+            self.verdict = check_isolation(self, device)
+
     def hidden(
         self,
         tokens_BT: Tensor,
@@ -76,9 +84,7 @@ class PackedModel(nn.Module):
         targets_BT: Tensor | None = None,
     ) -> Tensor:
         """Return last hidden states (B, T, D), which may be 0 in documents without one of `targets_BT`."""
-        if self.verdict is None:
-            self.verdict = {}
-            self.verdict = check_isolation(self, tokens_BT.device)
+        self.prove(tokens_BT.device)
         documents = documents or document_arguments(positions_BT)
         if self.apart:
             return self._one_by_one(tokens_BT, documents, targets_BT)
