@@ -10,6 +10,7 @@ import argparse
 import random
 import sys
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import groupby
@@ -17,7 +18,7 @@ from multiprocessing import Pipe, Process
 from pathlib import Path
 from typing import Any
 
-from given import adversarial
+from given import adversarial, changes
 from given.adversarial import Attack
 from mathverdict.answers import Verdict, compare
 from mathverdict.boxes import formulas
@@ -33,6 +34,7 @@ PEERS = ("math-verify", "sympy")
 MAX_SECONDS = 10  # of one answer by a peer
 MOST = 0.5  # percent of an operator's wrong answers
 REFERENCES, COPIED = 6319, 1500  # of MATH and GSM8K that are mutated; questions that are handed back
+CHANGES = 100_000  # of right answers
 PEER_ATTACKS = 12  # of each operator that a peer grades too
 
 
@@ -224,6 +226,28 @@ def attack_rows(data: Path | None, peers: dict[str, Bounded], share: float = 1.0
     return result + [row_of(f"taken: {what}", "s", seconds, data=data) for what, seconds in slow.items()]
 
 
+def law_rows() -> list[Row]:
+    """Changed right answers that are taken and not equal, in percent by kind, on a fresh seed."""
+    ours, seed = adversarial.load("ours"), random.SystemRandom().randrange(2**32)
+    words = tomllib.loads((ROOT / "tests/data/changing_words.toml").read_text())
+    rows = changes.right_answers(lambda name: read(ROOT / f"tests/data/{name}.jsonl"))
+    rows = [row for row in rows if ours(*changes.asked_of(row), row["response"])]
+    total, wrong = Counter(), Counter()
+    for change in changes.changes(rows, words, CHANGES, seed):
+        total[change.kind] += 1
+        taken = ours(*changes.asked_of(change.row), change.response)
+        wrong[change.kind] += taken and not changes.is_equal(change)
+    return [
+        row_of(
+            f"taken: a changed {kind}",
+            "% of answers",
+            100 * wrong[kind] / total[kind],
+            data=f"{total[kind]:,} changes of {len(rows):,} right answers, seed {seed}",
+        )
+        for kind in total
+    ]
+
+
 def program_rows(peers: dict[str, Bounded]) -> list[Row]:
     """How many texts of programs a grader runs."""
     mine = adversarial.programs(adversarial.load("ours"))
@@ -242,7 +266,7 @@ def main() -> None:
     arguments = parser.parse_args()
     use_one_core()
     peers = {name: Bounded(name) for name in arguments.peer or PEERS}
-    attacked = attack_rows(arguments.data, peers, arguments.share)
+    attacked = attack_rows(arguments.data, peers, arguments.share) + law_rows()
     rows = pair_rows(arguments.data, peers) + time_rows(arguments.data) + attacked + program_rows(peers)
     publish("grader", rows, "one used")
     failed = [row for row in attacked if row["unit"] == "% of answers" and row["ours"] > MOST]

@@ -4,13 +4,15 @@ GRADER_SEED=<number> draws other references; `make bench-grader` draws fresh one
 """
 
 import random
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from given import adversarial
-from given.answers import SEED, labelled, shared
-from mathverdict.answers import compare
-from mathverdict.boxes import formulas
+from given import adversarial, changes
+from given.answers import SEED, TESTS, labelled, shared
+
+from pipeline.grader.answers import compare
+from pipeline.grader.boxes import formulas
 
 
 def sample(names: Iterable[str], count: int) -> list[dict]:
@@ -74,3 +76,15 @@ def test_no_unit_that_the_question_does_not_name_is_taken():
                 found = compare(row["answer"], f"{row['answer']} {unit}", question=row["question"])
                 taken += [(unit, row["question"])] * found.right
     assert len(taken) <= 0.005 * 3 * len(rows), (SEED, taken[:10])
+
+
+def test_no_numeral_sign_operator_or_word_of_a_right_answer_may_be_changed_freely():
+    words = tomllib.loads((TESTS / "data/changing_words.toml").read_text())
+    assert len(words) == 16
+    grader = adversarial.load("ours")
+    rows = [row for row in changes.right_answers(labelled) if grader(*changes.asked_of(row), row["response"])]
+    assert len(rows) > 900
+    drawn = changes.changes(rows, words, 2000, SEED)
+    taken = [change for change in drawn if grader(*changes.asked_of(change.row), change.response)]
+    wrong = [change for change in taken if not changes.is_equal(change)]
+    assert len(wrong) <= 0.001 * 2000, (SEED, wrong)

@@ -82,7 +82,9 @@ def _letter(text: str, choices: Mapping[str, str]) -> str | None:
         return letter
     if letter in choices:
         said = clean(rest)
-        same = said == clean(choices[letter]) or decide(choices[letter], said, Asked())[0] == "right"
+        same = (
+            said == clean(choices[letter]) or decide(choices[letter], said, Asked(strict=True))[0] == "right"
+        )
         return letter if same else None
     marked = _MARKED.search(match["end"]) and re.match(r"[\w$\\-]", rest) and not _OTHER.search(rest)
     return letter if marked else None
@@ -113,6 +115,9 @@ def _by_letter(reference: str, answer: str, wanted: Asked) -> Decision | None:
         letter = _letter(answer, choices)
         if letter is None and choices:
             letter = _chosen(answer, choices)
+        match = _LETTER.match(answer)
+        if letter is not None and wanted.strict and not choices and match["rest"].strip():
+            return "undecided", "a choice whose text the question does not have"
         if letter is not None:
             return ("right" if letter == expected[1] else "wrong"), "letter"
     elif given is not None and (named := _NAMED.search(reference)):

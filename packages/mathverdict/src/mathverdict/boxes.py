@@ -53,7 +53,7 @@ class Box:
         low, high = self.formula or (0, len(self.text))
         before, after = self._beside(low, high)
         left, right = (_signs if self.formula else _glued)(before, after)
-        compound = re.search(r"[-+,]", self.content[1:]) and (
+        compound = re.search(r"[-+,;]|\bor\b|\band\b", self.content[1:]) and (
             left or re.match(r"[\^!*/]|\\cdot|\\times", right)
         )
         answer = f"{left}({self.content}){right}" if compound else left + self.content + right

@@ -109,7 +109,10 @@ class AnswerParser(ExpressionParser):
 
     def _side(self) -> Expression:
         if self.peek() == "text" and self.peek(1) == "relation":
-            return Expression("text", self.next().value)
+            label = self.next().value
+            if stopped(label):
+                raise Unreadable(f"the label {label[:40]!r}")
+            return Expression("text", label)
         return self.union()
 
     def union(self) -> Expression:

@@ -73,6 +73,8 @@ def bare(text: str, question: str) -> str | None:
     start, end = tokens[first].start(), tokens[last].end()
     if (start == 0 and end == len(text)) or not re.search(r"\d|\\", text[start:end]):
         return None
+    if re.search(r"(?<![A-Za-z])[A-Za-z]\Z", text[:start]) and text[start] not in " (":
+        return None  # a factor
     fits = add_nothing(text[:start], question, before=True) and add_nothing(text[end:], question)
     return text[start:end].strip(" ,:") if fits else None
 
@@ -102,18 +104,24 @@ def is_unit(unit: str, question: str) -> bool:
     """Whether what stands after a value can be its unit: words that add nothing, not a power alone, and no
     signs but powers of units.
     """
-    unit = _POWER.sub(lambda match: match[1] if singular(match[1].casefold()) in UNITS else match[0], unit)
-    words = _UNIT_WORD.findall(unit.partition("/")[0])
-    if not _BETWEEN_UNITS.fullmatch(_UNIT_WORD.sub(" ", unit)) or not _UNIT_WORD.search(unit):
+    unit = _POWER.sub(lambda match: match[1] if _has_powers(match[1]) else match[0], unit)
+    words = _UNIT_WORD.findall(unit)
+    if not words or unit[0] == "/" or not _BETWEEN_UNITS.fullmatch(_UNIT_WORD.sub(" ", unit)):
         return False
-    if words and UNIT_POWERS.keys() >= {word.casefold() for word in words}:
+    powers = [word for word in words if word.casefold() in UNIT_POWERS]
+    if powers and not any(map(_has_powers, words)):
         return False  # 3 squared
     return all(
         word.casefold() in GENERIC_UNITS
-        or word.casefold() in UNIT_POWERS
+        or word in powers
         or _adds_nothing(word.rstrip("."), place, question, False)
         for place, word in enumerate(words)
     )
+
+
+def _has_powers(word: str) -> bool:
+    word = singular(word.casefold())
+    return word in ("unit", "units") or UNITS.get(word, ("",))[0] in ("length", "time")
 
 
 @lru_cache(maxsize=16384)

@@ -82,7 +82,7 @@ def _percent(gold: Expression, given: Expression, asked: Asked) -> Decision | No
         return None
     bare = [node.args[0] if node.kind == "percent" else node for node in (gold, given)]
     written = bare[0].kind in ("number", "decimal", "neg")  # no 1/6 % for 1/6
-    if same(*bare) and (kinds[0] or (written and (asked.percent or not asked.known))):
+    if same(*bare) and (kinds[0] or (written and (asked.percent or not (asked.known or asked.strict)))):
         return "right", "percent asked for"
     return _values(gold, given, asked)[0], "percent"
 
@@ -167,7 +167,9 @@ def _same_family(gold: Expression, given: Expression) -> bool:
         return False
     steps = value(ours[1]), value(theirs[1])
     starts = value(ours[0]), value(theirs[0])
-    if None in steps or None in starts or 0 in steps or abs(abs(steps[0]) - abs(steps[1])) > TINY:
+    if None in steps or None in starts or 0 in steps:
+        return False
+    if min(abs(steps[0] - steps[1]), abs(steps[0] + steps[1])) > TINY:
         return False
     shift = (starts[0] - starts[1]) / steps[0]
     return abs(shift - context.nint(shift)) < TINY

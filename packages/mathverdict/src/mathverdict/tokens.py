@@ -44,6 +44,7 @@ _TOKEN = re.compile(
     r"|(?P<other>.)",
     re.DOTALL,
 )
+_COMMAND = re.compile(r"\\[A-Za-z]")
 _NAME = re.compile(r"\\[A-Za-z]+|")
 _JOINED = re.compile(
     r"^\s*(?P<before>and|or|和|或)?\b(?P<middle>.*?)\b(?P<after>and|or|和|或)?\s*$", re.DOTALL
@@ -100,9 +101,9 @@ def _group(text: str, start: int) -> tuple[str, int]:
 
 def _words(content: str, depth: int) -> list[Token]:
     r"""Tokens of the content of \text{}: words, with connectives split off, or mathematics."""
-    content = (
-        content.replace("\\", " ").strip() if "\\" in content and "{" not in content else content.strip()
-    )
+    if _COMMAND.search(content):
+        return list(tokenize(content, depth=depth + 1))
+    content = (content if "{" in content else content.replace("\\", " ")).strip()
     if content in FUNCTIONS:
         return [Token("function", FUNCTIONS[content])]
     if not re.search(r"[A-Za-z]{2}|[^\x00-\x7f]|^[A-Za-z]/[A-Za-z]$", content):
@@ -216,7 +217,7 @@ def tokenize(text: str, separate: bool = False, depth: int = 0) -> list[Token]:
 def _escape(part: str) -> list[Token]:
     if part in "{}\\|$":
         return [Token("$" if part == "$" else f"\\{part}")]
-    if part not in " /-,;:!>.&":
+    if part not in " /,;:!>.&":
         raise Unreadable(f"the sign \\{part}")
     return []
 
