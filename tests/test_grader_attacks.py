@@ -10,9 +10,8 @@ from collections.abc import Iterable
 
 from given import adversarial, changes
 from given.answers import SEED, TESTS, labelled, shared
-
-from pipeline.grader.answers import compare
-from pipeline.grader.boxes import formulas
+from mathverdict.answers import compare
+from mathverdict.boxes import formulas
 
 
 def sample(names: Iterable[str], count: int) -> list[dict]:
