@@ -43,6 +43,8 @@ class Targets:
                 word = match[1] + self._link(match[2], (*TARGETS, *STAGES))
             elif naming and not word.startswith("-"):
                 word = self._link(word, (*TARGETS, *STAGES) if naming == "rules" else TARGETS)
+            elif word.partition("/")[0] in NAMES and "/" in word and word in self.graph.nodes:
+                word = self._link(word)  # behind the value of another option
             if word.startswith("-"):
                 naming = "rules" if match and not match[2] else "targets" if FLAG.fullmatch(word) else ""
             options.append(word)
