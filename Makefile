@@ -14,7 +14,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-training bench-rl bench-grader bench-sandbox bench-mutants bench-families gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema figure site clean clean-store
+.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-training bench-rl bench-grader bench-sandbox bench-mutants bench-families gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema figure picture site clean clean-store
 
 setup: .venv/complete
 
@@ -187,10 +187,15 @@ lint: setup
 schema: setup
 	$(BIN)/python -m pipeline.config
 
-# The README's picture. `tred` and `dot` are Graphviz's.
+# The picture of the workflow. `tred` and `dot` are Graphviz's.
 figure: setup
 	$(BIN)/python -m snakemake --rulegraph --cores 1 --configfile configs/demo.yaml -- report 2> /dev/null \
 	  | tred | dot -Tsvg -Granksep=0.18 -Nheight=0.3 > docs/workflow.svg
+
+# The README's picture: the first screen of the demo's report, by Chromium.
+picture: demo
+	chromium --headless --no-sandbox --hide-scrollbars --force-device-scale-factor=1 --window-size=1280,800 --screenshot=docs/report.png \
+	  "file://$(CURDIR)/results/$(RUN)/report/index.html"
 
 # Resolves requirements/*.in again, with the hashes of all files of a release. Left out: three packages whose default builds need CUDA
 # and break `import transformers`. Where the index of torch's CPU build is out of reach: make lock TORCH="--find-links FOLDER-OF-ITS-WHEEL"

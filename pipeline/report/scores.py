@@ -94,30 +94,23 @@ def _sampled(score: dict[str, Any]) -> str:
 
 
 def readme_table(summary: dict[str, Any]) -> str:
-    """Give a Markdown table of right answers without tools, of the models that were asked all benchmarks so:
-    those with few right answers first.
+    """Give a Markdown table of right answers without tools to the benchmark with the most questions: models
+    with few right answers first.
     """
+    asked = [(name, modes) for models in summary["models"].values() for name, modes in models.items()]
+    sizes = {name: score["n"] for name, modes in asked for score in modes.values()}
+    benchmark = max(sizes, key=lambda name: sizes[name])
     scores = {
-        model: {
-            benchmark: modes[mode]
-            for benchmark, modes in benchmarks.items()
-            for mode in modes
-            if mode.endswith("_cot")
-        }
+        model: score["accuracy"]
         for model, benchmarks in summary["models"].items()
+        for mode, score in benchmarks.get(benchmark, {}).items()
+        if mode.endswith("_cot")
     }
-    asked = {benchmark: score["n"] for found in scores.values() for benchmark, score in found.items()}
-    columns = sorted(asked, key=lambda benchmark: -asked[benchmark])
-    models = [model for model, found in scores.items() if found.keys() == asked.keys()]
-    models.sort(key=lambda model: scores[model][columns[0]]["accuracy"])
-    titles = [f"`{benchmark}`, {asked[benchmark]:,} questions" for benchmark in columns]
-    rows = [["right answers", *titles]]
-    for model in models:
-        shares = (f"{100 * scores[model][benchmark]['accuracy']:.1f} %" for benchmark in columns)
-        rows.append([f"`{model}`", *shares])
-    if rules := summary.get("baselines"):
-        shares = (f"{100 * best(rules[name])[1]:.1f} %" if name in rules else "" for name in columns)
-        rows.append(["best rule without a model", *shares])
+    rows = [["model", f"right answers to {sizes[benchmark]:,} questions"]]
+    ranked = sorted(scores, key=lambda name: scores[name])
+    rows += [[f"`{model}`", f"{100 * scores[model]:.1f} %"] for model in ranked]
+    if rules := summary.get("baselines", {}).get(benchmark):
+        rows.append(["best rule without a model", f"{100 * best(rules)[1]:.1f} %"])
     return markdown(rows)
 
 
