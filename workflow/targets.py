@@ -28,8 +28,11 @@ class Targets:
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph of the command line's configuration."""
-        return read_graph(*configuration(self.words))
+        """The graph of the command line's configuration. Raises SystemExit for one that cannot be meant."""
+        try:
+            return read_graph(*configuration(self.words))
+        except (ConfigError, InputError) as error:
+            sys.exit(f"error: {error}")
 
     def linked(self) -> list[str]:
         """Replace results (`rl/grpo`, or a file of it) by their links, among targets and as values of options
@@ -61,10 +64,7 @@ class Targets:
             sys.exit(
                 f"error: {word}: a rule of many jobs; name its stage, {STAGES[word]}, or one result of it"
             )
-        try:
-            nodes, run = self.graph.nodes, Path("results") / self.graph.config.run
-        except (ConfigError, InputError) as error:
-            sys.exit(f"error: {error}")
+        nodes, run = self.graph.nodes, Path("results") / self.graph.config.run
         path = Path(word).relative_to(Path.cwd()) if Path(word).is_relative_to(Path.cwd()) else Path(word)
         path = path.relative_to(run) if path.is_relative_to(run) else path
         if path.parts[:1] == (STORE,):
