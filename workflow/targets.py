@@ -1,4 +1,4 @@
-"""Targets of `dsm run`: names of results become their links, which are files to Snakemake."""
+"""Targets of `dsm run`: names of results become their links, which are rules to Snakemake."""
 
 import re
 import sys

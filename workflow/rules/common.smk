@@ -18,7 +18,7 @@ from pipeline.core.stages import NAMES, PROGRAMS, STAGES, WILDCARDS
 from pipeline.cli.status import other_code, summary
 from snakemake.logging import logger
 from workflow import arrays, preempted
-from workflow.arguments import nearest, problem
+from workflow.arguments import problem
 from workflow.graph import Graph
 from workflow.job import Job, light_when_linked, made_meanwhile
 from workflow.keys import Keys
@@ -116,18 +116,16 @@ def wanted(names):
     return files
 
 
-def linked(wildcards):
-    """Input function of an instance's link, which is to move where it leads to another result."""
-    name = wildcards.instance
-    if name not in GRAPH.nodes:
-        above = next((str(one) for one in Path(name).parents if str(one) in GRAPH.nodes), name)
-        refuse(f"{RESULTS}/{name}: no such result{nearest(above, GRAPH.nodes, f'{RESULTS}/')}")
-    if REMOTE:
-        refuse(f"{RESULTS}/{name}: a link, but results are in a storage; ask for {KEYS.entry(name).manifest}")
-    files = wanted([name])(wildcards)
-    if workflow.is_main_process and not KEYS.entry(name).linked:
-        workflow.dag.forcefiles.add(f"{RESULTS}/{name}")
-    return list(map(ancient, files)) if KEYS.settled(name) else files
+def linked(name):
+    """Input function of the target that an instance's link is. Without a job nothing else would move the link."""
+
+    def files(wildcards):
+        manifests, entry = wanted([name])(wildcards), KEYS.entry(name)
+        if workflow.executor_plugin and not (workflow.dryrun or entry.linked) and KEYS.settled(name):
+            entry.make_current()
+        return manifests
+
+    return files
 
 
 def before_first_job(lines):

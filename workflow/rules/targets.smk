@@ -1,5 +1,5 @@
 # What can be asked for beside all: a stage (`snakemake rl`) and an instance, by its link (`snakemake
-# results/demo/rl/grpo`).
+# results/demo/rl/grpo`). These rules have no output, so that two variants of a run may be made at a time.
 
 ALL = wanted(GRAPH.nodes)
 LINKS = str(file_of_run(KEYS))
@@ -13,14 +13,13 @@ rule links:
         touch(LINKS),
 
 
-rule link:
-    """Move the link of an instance to today's result, likewise."""
-    input:
-        linked,
-    output:
-        update(directory(f"{RESULTS}/{{instance}}")),
-    wildcard_constraints:
-        instance=f"({'|'.join(NAMES)})(/.+)?",
+for _name in GRAPH.nodes if workflow.is_main_process else ():
+
+    rule:
+        name:
+            f"{RESULTS}/{_name}"
+        input:
+            linked(_name),
 
 
 for _stage in STAGES:
