@@ -52,6 +52,7 @@ _STOPS = _whole_words(WORDS["stops"] - _IN_PARTS)
 _INSIDE = re.compile("|".join(map(re.escape, sorted(_IN_PARTS))))  # a stop anywhere in a word without spaces
 FOREIGN = _whole_words(word for word in WORDS["stops"] - _IN_PARTS - ENGLISH_STOPS if len(word) > 1)
 _SCALING = {name: _whole_words(WORDS[name]) for name in ("scales", "scaled")}
+_SCALING_PIECES = {name: sorted(filter(_IN_PIECES.match, WORDS[name])) for name in _SCALING}
 _BESIDE_BOX = r"(?:[\s$*~:]|\\[()\[\],;:! ]|\\(?:text|mathrm)\s*\{|[{}])*"
 _LAST_WORDS = re.compile(rf"(?:{_WORD}[\s-]+){{0,3}}{_WORD}(?={_BESIDE_BOX}\Z)")
 _FIRST_WORDS = re.compile(rf"{_BESIDE_BOX}((?:{_WORD}[\s-]+){{0,3}}{_WORD})")
@@ -151,12 +152,15 @@ def scaling(before: str, after: str) -> tuple[str, str]:
 def _scaling(phrase: str, before: bool) -> str:
     """Return the words of a phrase from the box to one that scales, if only articles are between."""
     which = "scales" if before else "scaled"
-    pieces = [piece for piece in WORDS[which] if _IN_PIECES.match(piece)]
     words = _ONE_WORD.findall(phrase)
     for place, word in enumerate(words[::-1] if before else words):
         word = word.casefold().rstrip(".")
         if _IN_PIECES.match(word):
-            touching = (piece for piece in pieces if (word.endswith if before else word.startswith)(piece))
+            touching = (
+                piece
+                for piece in _SCALING_PIECES[which]
+                if (word.endswith if before else word.startswith)(piece)
+            )
             piece = next(touching, "")
             return phrase if piece and not before else piece
         if _SCALING[which].match(word):
