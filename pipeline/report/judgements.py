@@ -232,6 +232,8 @@ def _converged(claim: Claim, run: Run) -> tuple[str, list[Effect]]:
         return "the run has fewer than two iterations whose seed grew", []
     # Iterations after convergence only pass pages on: the first converged one decides.
     result, metrics = next((pair for pair in found if pair[1]["converged"]), found[-1])
+    if not metrics["converged"] and len(found) < len(run.iterations):
+        return f"the seed stopped growing after iteration {metrics['iteration']}: later ones repeat it", []
     kept = read_table(result.data / "kept.parquet", ["host", "iteration"])
     old = compute.cast(compute.less(kept["iteration"], metrics["iteration"]), "int64")
     hosts = kept.append_column("old", old).group_by("host").aggregate([("old", "sum"), ("old", "count")])
