@@ -6,3 +6,7 @@
 `equivalence` compares two of them (`regions`, `equations`, `scalars`, `units`, `values`), `prose` compares
 answers in words.
 """
+
+from .answers import Verdict, compare, grade
+
+__all__ = ["Verdict", "compare", "grade"]
