@@ -75,6 +75,5 @@ def test_every_listed_word_is_one_word_of_its_pattern():
     assert [word for word in words if not remarks._ONE_WORD.fullmatch(word)] == []
 
 
-def test_the_lists_of_words_are_part_of_the_graders_code():
-    assert "packages/mathverdict/src/mathverdict/words.toml" in Code().definitions("mathverdict.answers")
-    assert WORDS["measure"]
+def test_the_grader_counts_for_the_evaluation_by_its_version():
+    assert "mathverdict" in Code().packages("pipeline.evaluate") and WORDS["measure"]

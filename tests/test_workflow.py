@@ -148,10 +148,10 @@ def test_turning_a_key_back_takes_the_stored_result(finished: Checkout, tmp_path
     assert "Nothing to be done" in run(checkout, {})
 
 
-def test_an_edit_of_the_grader_draws_no_new_samples(finished: Checkout, tmp_path: Path) -> None:
+def test_an_edit_of_how_answers_are_graded_draws_no_new_samples(finished: Checkout, tmp_path: Path) -> None:
     checkout = finished.copy(tmp_path, "results", "work")
-    grader = checkout.folder / "packages/mathverdict/src/mathverdict/answers.py"
-    grader.write_text(grader.read_text() + "\n\ndef edited() -> None:\n    return None\n")
+    rules = checkout.folder / "pipeline/evaluate/profiles.py"
+    rules.write_text(rules.read_text() + "\n\ndef edited() -> None:\n    return None\n")
     assert "evaluate/grpo: finished" in run(checkout, {}, "evaluate/grpo")
     counters = json.loads(checkout.result("evaluate/grpo/run.json").read_text())["counters"]
     assert "vllm.requests" not in counters
