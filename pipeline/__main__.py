@@ -33,13 +33,10 @@ OPTIONS of `run` are Snakemake's, whose command line it prints:
   --profile profiles/slurm    on a cluster; profiles/gpu: on GPUs here
 `dsm COMMAND --help` lists those of the others.
 """
+COMMANDS = ("status", "plan", "chat", "review", "classify", "experiment", "export")
 MODULES = {
-    **{name: f"pipeline.{name}" for name in ("status", "plan")},
-    **{name: f"pipeline.cli.{name}" for name in ("chat", "review")},
+    **{name: f"pipeline.cli.{name}" for name in COMMANDS},
     **{name: f"pipeline.evaluate.{name}" for name in ("score", "grade")},
-    "classify": "pipeline.cli.classify",
-    "experiment": "pipeline.cli.experiment",
-    "export": "pipeline.cli.export",
 }
 # Snakemake as `python -m snakemake` starts it, without a traceback for Ctrl-C while it is read and plans.
 QUIET = """import runpy, sys
