@@ -62,7 +62,7 @@ def follow(checkout: Checkout, title: str) -> str:
 
 def test_a_variant_stands_beside_the_old_model(checkout: Checkout, finished: Checkout) -> None:
     text = follow(checkout, "A variant of a model beside the old one")
-    assert "sft/careful: not made yet" in text and "report: input sft/careful changed" in text
+    assert "sft/careful: not made yet" in text and "input sft/careful changed" in text
     assert "sft/careful: finished" in text and "rl/grpo: starts" not in text
     weights = [checkout.result(f"sft/{name}/data/model.safetensors") for name in ("careful", "instruct")]
     assert weights[0].read_bytes() != weights[1].read_bytes()

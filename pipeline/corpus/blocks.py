@@ -77,7 +77,7 @@ class ClassifierFilter(BaseFilter):
 
     def filter(self, document: Document) -> Kept:
         """Judge a document, whose `language` counts if it has one."""
-        found = self._trained.judge(document.text, document.metadata.get("language"))
+        found = self._trained.judge(document.text)
         document.metadata[SCORE] = found.score
         return found.kept or (False, "below_the_cut")
 
