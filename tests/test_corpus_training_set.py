@@ -192,11 +192,11 @@ def test_texts_of_another_extractor_look_like_pages_and_as_many_as_wanted_are_dr
 def test_the_graph_gives_texts_to_training_alone(tmp_path: Path) -> None:
     (tmp_path / "a.warc.gz").write_bytes(b"")
     (tmp_path / "seed.jsonl").write_text('{"text": "lemma"}\n')
-    keys = {"seed_texts": [str(tmp_path / "seed.jsonl"), "hub:open-web-math/open-web-math:train"], "seed": 7}
+    keys = {"seed_texts": [str(tmp_path / "seed.jsonl"), "hub:open-web-math/open-web-math:train"]}
     sections = {"crawl": {"warc": [str(tmp_path / "a.warc.gz")]}, "corpus": keys | {"iterations": 1}}
     graph = graph_of(**sections)
     given = [source for key, source in graph.nodes["corpus/iteration-1/train"].inputs if key == "seed_texts"]
-    assert given == keys["seed_texts"] and graph.nodes["corpus/iteration-1/train"].section["seed"] == 7
+    assert given == keys["seed_texts"]
     assert "seed_texts" not in dict(graph.nodes["corpus/iteration-1/select"].inputs)
 
 

@@ -76,7 +76,7 @@ class ClassifierFilter(BaseFilter):
         return open_trained(self.classifier)
 
     def filter(self, document: Document) -> Kept:
-        """Judge a document, whose `language` counts if it has one."""
+        """Judge a document by its text."""
         found = self._trained.judge(document.text)
         document.metadata[SCORE] = found.score
         return found.kept or (False, "below_the_cut")

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 
 from pipeline.core.errors import InputError, Passing
 
@@ -24,9 +23,9 @@ def from_pretrained(kind: Any, source: str | Path, what: str = "model", **option
     """Load transformers' class `kind` from a folder or hub id. Raises InputError."""
     try:
         return kind.from_pretrained(str(source), **options)
-    except (MemoryError, torch.OutOfMemoryError):
-        raise
     except Exception as error:  # a damaged folder raises any kind
+        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's
+            raise
         raise unusable(source, what, error) from error
 
 
@@ -82,7 +81,7 @@ def _names(keys: Iterable[str]) -> str:
 def check_whole(source: str | Path) -> None:
     """Raise InputError unless the folder holds all weights of the class that its configuration names."""
     named = (model_config(source).architectures or [""])[0]
-    load_whole(getattr(transformers, named, AutoModelForCausalLM), source, device_map="meta")
+    load_whole(getattr(transformers, named, transformers.AutoModelForCausalLM), source, device_map="meta")
 
 
 def model_config(source: str | Path) -> Any:
