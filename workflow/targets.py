@@ -46,7 +46,7 @@ class Targets:
                 word = match[1] + self._link(match[2], (*TARGETS, *STAGES))
             elif naming and not word.startswith("-"):
                 word = self._link(word, (*TARGETS, *STAGES) if naming == "rules" else TARGETS)
-            elif word.partition("/")[0] in NAMES and "/" in word and word in self.graph.nodes:
+            elif self._is_result(word):
                 word = self._link(word)  # behind the value of another option
             if word.startswith("-"):
                 naming = "rules" if match and not match[2] else "targets" if FLAG.fullmatch(word) else ""
@@ -56,6 +56,12 @@ class Targets:
             *self.words[start : start + 1],
             *(self._link(one) for one in self.words[start + 1 :]),
         ]
+
+    def _is_result(self, word: str) -> bool:
+        """Whether a word that no option asks for is a result of the run, or a file of one."""
+        if word.partition("/")[0] in NAMES:
+            return "/" in word and word in self.graph.nodes
+        return word.startswith("results/") and word.startswith(f"results/{self.graph.config.run}/")
 
     def _link(self, word: str, rules: Collection[str] = TARGETS) -> str:
         if word in rules:
