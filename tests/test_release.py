@@ -178,7 +178,7 @@ def test_an_upload_is_the_folder_byte_for_byte_and_private(finished: Checkout, t
 @pytest.mark.parametrize("private", [True, False])
 def test_nothing_is_uploaded_to_a_repository_that_is_public(tmp_path: Path, private: bool) -> None:
     (tmp_path / "README.md").write_text("A model.\n")
-    code = f"from pipeline import release; release.push({str(tmp_path)!r}, 'me/mine')"
+    code = f"from pipeline.cli import export; export.push({str(tmp_path)!r}, 'me/mine')"
     with hub(private) as (address, files, _):
         environment = {"HF_ENDPOINT": address, "HF_TOKEN": "hf_none", "HF_HUB_OFFLINE": "0"}
         command = [sys.executable, "-c", code]

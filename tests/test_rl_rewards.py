@@ -174,13 +174,13 @@ def test_an_exploration_without_any_reward_says_why_and_what_to_do() -> None:
 
 
 def test_right_answers_that_were_cut_off_are_told_apart_when_they_become_many() -> None:
-    def metrics(finished: int, cut: int) -> dict[str, float]:
+    def summary(finished: int, cut: int) -> dict[str, float]:
         (group,) = explored({"\\boxed{6}": "stop"})
         outputs = [replace(group.outputs[0], finish_reason="stop")] * finished
         outputs += [replace(group.outputs[0], finish_reason="length")] * cut
         return metrics.summarise([replace(group, outputs=outputs)], ["accuracy"])
 
-    few, many = metrics(9, 1), metrics(6, 4)
+    few, many = summary(9, 1), summary(6, 4)
     assert (few["accuracy"], few["right_and_finished"]) == (1.0, 0.9)
     assert metrics.cut_after_answer(few, None) is None
     line = "100.0% right, but only 60.0% right and finished: the others were cut off; raise rl.max_tokens"
