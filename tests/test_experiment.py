@@ -13,7 +13,7 @@ from conftest import ROOT
 from given.cases import cases
 from report_run import FakeRun
 
-from pipeline.cli.experiment import experiment as command
+from pipeline.cli.experiment import __main__ as command
 from pipeline.cli.experiment.design import Design, Experiment, make_design
 from pipeline.cli.experiment.findings import Findings
 from pipeline.cli.experiment.sheet import RESULTS, write_failed, write_index, write_sheet

@@ -22,10 +22,11 @@ from given.plans import (
     forecast_of,
 )
 
-from pipeline.cli.plan import costs, power
+from pipeline.cli.plan import power
 from pipeline.cli.plan.__main__ import main
 from pipeline.cli.plan.jobs import model_jobs
 from pipeline.config.lora import Lora
+from workflow.forecast import costs
 from workflow.forecast.costs import Gpu, gpu_named
 from workflow.forecast.forecast import Assumptions, Planner
 from workflow.forecast.refusals import refusals

@@ -18,11 +18,11 @@ from given.tokenizers import TEXTS, save_deepseek_tokenizer
 from programs import ROOT, finished, start
 from tiny_model import CHAT_TEMPLATE, tiny_llama
 
-from pipeline.cli.experiment import pretrained, real
 from pipeline.config.root import Config
 from pipeline.core.overlays import read_config
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.prompts import chat_prompt
+from pipeline.examples.recipes import pretrained, real
 from pipeline.examples.recipes.published import DIGESTS, digest
 from pipeline.training.tokenizer import load_tokenizer, probe_ids
 from workflow.graph import Graph, Result

@@ -131,8 +131,9 @@ def test_the_table_of_a_page_holds_the_summarys_scores_and_nothing_else_changes(
     *models, rule = table.splitlines()[2:]
     rows = {row.split("`")[1]: float(re.findall(r"([\d.]+) %", row)[0]) for row in models}
     assert rule == "| best rule without a model | 100.0 % |"  # the fake run's questions are so easy
-    share = whole[1]["models"]["grpo"]["miniweb"]["chat_cot"]["accuracy"]
-    assert rows["grpo"] == round(100 * share, 1) and list(rows.values()) == sorted(rows.values())
+    shares = [score["chat_cot"]["accuracy"] for score in whole[1]["models"]["grpo"].values()]
+    assert rows["grpo"] in [round(100 * share, 1) for share in shares]
+    assert list(rows.values()) == sorted(rows.values())
     page.write_text("no marks")
     with pytest.raises(SystemExit, match="page.md: no <!-- scores -->"):
         write_table(page, table)

@@ -87,7 +87,7 @@ def test_what_a_pth_file_adds_is_out_of_sight(kind: str, user: int, beside: dict
     done = subprocess.run(
         [*prefix, python, "-c", RUN.format(kind=kind, programs=programs, **beside)],
         cwd="/",
-        env={"PYTHONPATH": f"{ROOT}:{ROOT}/tests"},
+        env={"PYTHONPATH": f"{ROOT}:{ROOT}/tests:{ROOT}/packages/sealedpy/src"},
         capture_output=True,
         text=True,
     )

@@ -74,7 +74,7 @@ def test_a_cgroup_that_is_lent_bounds_all_processes_of_a_program(user: int, cgro
             os.chown(path, user, user)
     python = sys.executable if user == ROOT_USER else "/usr/bin/python3"
     prefix = [] if user == ROOT_USER else SETPRIV[user]
-    paths = [str(ROOT), str(ROOT / "tests")]
+    paths = [str(ROOT / name) for name in (".", "tests", "packages/sealedpy/src")]
     code = RUN.format(paths=paths, program=FOUR_CHILDREN, folder=str(folder), peak=peak)
     join = f'echo $$ > {folder}/main/cgroup.procs; exec "$@"'
     command = ["sh", "-c", join, "sh", *prefix, python, "-c", code]

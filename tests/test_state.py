@@ -86,7 +86,6 @@ def change_a_byte(path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "file", "words"),
     [
-        (shutil.rmtree, "rl/grpo/data", "is missing"),
         (Path.unlink, "sft/instruct/data/model.safetensors", "model.safetensors is missing"),
         (cut, "cpt/base/data/model.safetensors", "bytes, not"),
         (change_a_byte, "cpt/base/data/model.safetensors", "its bytes are not those"),
@@ -193,14 +192,15 @@ def test_cleaning_the_store_drops_what_the_configuration_does_not_name_and_says_
     assert not other.exists() and stale() == set()
 
 
-@pytest.mark.parametrize("how", ["cpt/base", "cpt", "cpt_model", "manifest", "all"])
+@pytest.mark.parametrize("how", ["link", "cpt", "cpt_model", "manifest", "all"])
 def test_a_pinned_result_cannot_be_made_again(there: Path, how: str) -> None:
     key = run_of().keys.key("cpt/base")
     keys = run_of({"pins": {"cpt/base": key}}).keys
-    word = str(keys.entry("cpt/base").manifest) if how == "manifest" else how
+    entry = keys.entry("cpt/base")
+    word = {"manifest": str(entry.manifest), "link": str(entry.link)}.get(how, how)
     with pytest.raises(ConfigError, match=f"^config key pins.cpt/base: {key} is pinned"):
         forced(keys, [word])
-    assert forced(keys, ["rl/grpo"]) == {"rl/grpo"}
+    assert forced(keys, [str(keys.entry("rl/grpo").link)]) == {"rl/grpo"}
 
 
 def test_a_damaged_pinned_result_is_told_and_stays(copied: Path) -> None:
