@@ -1,4 +1,4 @@
-# The GPU environment of environment.yml. Never built or run: nothing of this project has run on a GPU yet.
+# The GPU environment of environment.yml. Never built or run.
 #   docker build -t deepseekmath .
 #   docker run --rm --gpus all --shm-size 16g -v "$PWD":/work deepseekmath \
 #     python -m pipeline run configs/single-gpu.yaml --profile profiles/gpu
