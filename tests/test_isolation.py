@@ -83,16 +83,15 @@ def test_gradients_of_documents_one_at_a_time_are_those_of_each_alone() -> None:
     idle.backward()  # a rank without rows still takes part
 
 
+LARGE = ("gemma4_assistant", "musicgen_melody", "zamba")  # no common keys make these small
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES[::5])
+@pytest.mark.parametrize("family", [name for name in FAMILIES[::5] if name not in LARGE])
 def test_a_family_is_right_or_refused_in_one_line(family: str) -> None:
     """`python bench/families.py` walks over all of them."""
-    try:
-        model = small_model(family)
-    except Exception:
-        pytest.skip("cannot be made small by common keys")
-    if model is None:
-        pytest.skip("cannot be made small")
+    model = small_model(family)
+    assert model is not None
     tokens = document(0, 24)[None]
     try:
         logprobs = TokenLogprobs(model)(tokens, torch.arange(24)[None], tokens)

@@ -18,6 +18,7 @@ from conftest import ROOT
 from given.cases import DATA
 from given.lines import read_lines, write_lines
 from given.machines import Small
+from huggingface_hub.constants import HF_HUB_CACHE
 
 from pipeline.config.root import Config
 from pipeline.core.errors import InputError
@@ -119,7 +120,9 @@ def test_each_mistake_has_the_answer_on_record(folders: Iterator[Path]) -> None:
         write(folder, files := FILES | case.get("files", {}))
         code, line = answer(case)
         assert {name: (folder / name).read_bytes().decode("latin-1") for name in files} == files
-        answered.append(case | {"code": code, "line": line.replace(str(ROOT), "{root}")})
+        answered.append(
+            case | {"code": code, "line": line.replace(str(ROOT), "{root}").replace(HF_HUB_CACHE, "{hub}")}
+        )
     if os.environ.get("MESSAGES") == "write":
         write_lines(SNAPSHOT, answered)
     assert [row for row, case in zip(answered, recorded, strict=True) if row != case] == []

@@ -10,6 +10,7 @@ support by the model, and the check is repeated: a model that fails again is ref
 Shape suffixes: B rows, T positions, N = B*T, D hidden size, S documents, K keys.
 """
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ WINDOWS = (
 )
 
 
-class PackedModel(nn.Module):
+class PackedModel(nn.Module, ABC):
     """Base of modules that run a transformers model on packed rows. Subclasses have a `trunk`, the model
     without its output layer.
 
@@ -58,15 +59,15 @@ class PackedModel(nn.Module):
         self.set_attention = model.set_attn_implementation
         self.set_attention(DOCUMENTS)
 
+    @abstractmethod
     def alone(self, tokens_1T: Tensor, targets_1T: Tensor) -> Tensor:
         """Return what transformers computes of one document, (T,) or (T, D)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def packed(
         self, tokens_BT: Tensor, positions_BT: Tensor, targets_BT: Tensor, documents: dict[str, Any] | None
     ) -> Tensor:
         """Return the same of packed documents, (B, T) or (B, T, D)."""
-        raise NotImplementedError
 
     def prove(self, device: torch.device) -> None:
         """Check the model if that was not done yet. An engine does so before its first forward pass: ZeRO-3
